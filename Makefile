@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
+KAFKA := $(VENV)/share/rota/kafka
 
 # The tests start hundreds of processes: none should compile again what the one before it did.
 test test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup java tools prepare check test test-fast demo dev pictures clean
+.PHONY: setup java tools prepare s3a check test test-fast demo dev pictures clean
 
 setup: $(READY)
 
@@ -36,9 +37,25 @@ prepare: java $(PREPARED)
 $(PREPARED): $(READY) rota/prepare.py
 	-$(BIN)/rota prepare && touch $@
 
+# A server of S3 for the tests: built once, in some three minutes of two cores and 400 MB of Go's caches.
+GATEWAY := versitygw
+GATEWAY_VERSION := v1.8.0
+
+$(BIN)/$(GATEWAY):
+	@command -v go >/dev/null || { echo "installing golang for the tests"; \
+	  { apt-get update -qq && apt-get install -qq -y --no-install-recommends golang-go ca-certificates; } >/dev/null; } || { \
+	  echo "Go not installable here. Try: sudo apt install golang-go" >&2; exit 2; }
+	GOBIN=$(abspath $(BIN)) GOFLAGS=-modcacherw go install github.com/versity/versitygw/cmd/versitygw@$(GATEWAY_VERSION)
+
+# The jars with which Spark reads a bucket: 18 MB by Spark's own Ivy, half a minute.
+s3a: java $(VENV)/share/rota/s3a
+
+$(VENV)/share/rota/s3a: $(READY)
+	$(BIN)/rota prepare --s3
+
 # What the tests use beside Python and Java, in one installation: Chromium for the page (Playwright's own build is not on
-# PyPI), openssl for certificates, PostgreSQL for a shared Dagster, RabbitMQ for its broker. None is started here.
-tools:
+# PyPI), openssl for certificates, PostgreSQL for a shared Dagster, RabbitMQ and Kafka for their brokers. None is started here.
+tools: $(BIN)/$(GATEWAY) $(KAFKA)
 	@missing=; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
@@ -47,6 +64,14 @@ tools:
 	test -z "$$missing" || { echo "installing$$missing for the tests"; \
 	  { apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $$missing; } >/dev/null; } || { \
 	  echo "not installable here:$$missing. Try: sudo apt install$$missing" >&2; exit 2; }
+
+# A Kafka, of Maven Central's jars: Ivy, which is one of PySpark's own, gets them. A broker is one Java of these.
+$(KAFKA): | $(READY) java
+	@rm -rf $@.part && echo "getting Kafka from Maven Central"
+	@java -jar $(VENV)/lib/python*/site-packages/pyspark/jars/ivy-*.jar -error -cache $(CURDIR)/$(VENV)/.ivy -m2compatible \
+	  -dependency org.apache.kafka kafka_2.13 4.1.0 -confs default -types jar bundle \
+	  -retrieve "$(CURDIR)/$@.part/[artifact]-[revision](-[classifier]).[ext]" >/dev/null && rm -rf $@ && mv $@.part $@ || { \
+	  echo "Kafka's jars are not to be had. Is repo1.maven.org reachable from here?" >&2; exit 2; }
 
 check: setup
 	$(BIN)/ruff check .
@@ -58,7 +83,7 @@ test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
 # Four at a time on two cores, for half of them wait for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
-test: setup prepare tools
+test: setup prepare s3a tools
 	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder
 
 demo: setup prepare

@@ -97,12 +97,13 @@ def evaluate_needs(
     return [_evaluate(spec, of.get(spec.name, []), looked_at) for spec in list_checks(pipeline, names)]
 
 
-def evaluate_silence(pipeline: Pipeline, names: Names, why: str) -> dg.AssetCheckEvaluation:
-    """The result of the group's check where the group cannot be looked at."""
-    from rota.face.needs import Need
+def evaluate_silence(pipeline: Pipeline, names: Names, why: str, kind: str) -> dg.AssetCheckEvaluation:
+    """The result of the group's check where the group cannot be looked at; `kind` is that of the error."""
+    from rota.face.needs import SHARED, Need
 
     spec = next(spec for spec in list_checks(pipeline, names) if spec.name == GROUP)
-    return _evaluate(spec, [Need("group", pipeline.group, "fails", why, "", 0.0, True, 0.0)], 0)
+    which = kind if kind in SHARED else ""
+    return _evaluate(spec, [Need("group", pipeline.group, "fails", why, "", 0.0, True, 0.0, which)], 0)
 
 
 def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) -> dg.AssetCheckEvaluation:
@@ -117,7 +118,8 @@ def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) 
 
 def describe_need(need: "Need") -> dict[str, str]:
     """The need as an alert is made from it."""
-    return {"kind": need.kind, "name": need.name, "cause": need.cause, "why": need.why, "line": need.line}
+    which = {"which": need.which} if need.which else {}
+    return {"kind": need.kind, "name": need.name, "cause": need.cause, "why": need.why, "line": need.line, **which}
 
 
 def find_imbalance(done: "Rebalanced") -> dict[str, str]:

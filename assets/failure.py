@@ -18,6 +18,7 @@ class ExpectedFailure(DagsterUserCodeProcessError, dg.Failure):
     """Dagster's Failure, of which a tick and a step store these words and nothing else."""
 
     def __init__(self, text: str, kind: str) -> None:
+        self.kind = kind
         line = SerializableErrorInfo(message=text, stack=[], cls_name=kind)
         super().__init__(  # type: ignore[no-untyped-call]
             text, metadata={KIND: kind}, allow_retries=False, user_code_process_error_infos=[line]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rota.coordination.views import OwnView
     from rota.group.rebalance import Rebalanced
     from rota.run.consume import CommittedBatch, IdlePartition
+    from rota.run.maintain import Maintained
     from rota.run.replay import ReplayedRange
     from rota.run.samples import BatchSample
 
@@ -159,6 +160,21 @@ def describe_replay(
         },
         {keys.OFFSET: int(offset), **what},
     )
+
+
+def describe_maintenance(done: "Maintained") -> dict[str, int]:
+    """The metadata of a maintenance of both tables."""
+    both = (done.main, done.quarantine)
+    return {
+        keys.MERGED: sum(one.before for one in both),
+        keys.MERGED_INTO: sum(one.after for one in both),
+        keys.BYTES_WRITTEN: sum(one.bytes for one in both),
+        keys.FILES_LEFT: sum(one.left for one in both),
+        keys.BYTES_LEFT: sum(one.left_bytes for one in both),
+        keys.COMMITS_PACKED: done.packed,
+        keys.VACUUMED: done.vacuumed,
+        keys.TIDIED: done.tidied,
+    }
 
 
 def _describe_sample(seen: "BatchSample") -> Mapping[str, Any]:

@@ -76,6 +76,14 @@ class Names:
         """The job that reads consumed offsets again."""
         return self._dagster_name(pipeline, "replay")
 
+    def maintain_job(self, pipeline: str) -> str:
+        """The job that maintains the pipeline's tables, and its schedule."""
+        return self._dagster_name(pipeline, "maintain")
+
+    def maintain_op(self, pipeline: str) -> str:
+        """The one step of that job."""
+        return self._dagster_name(pipeline, "tidy")
+
     def purge_job(self) -> str:
         """The job that removes old runs."""
         return self._dagster_name("rota", "purge")
@@ -107,6 +115,10 @@ class Names:
     def replay_tags(self, pipeline: str) -> dict[str, str]:
         """What a run of the replay job carries: `rota replay` finds the job by it."""
         return {"rota/replay": self._path(pipeline)}
+
+    def maintain_tags(self, pipeline: str) -> dict[str, str]:
+        """What a run of the maintain job carries."""
+        return {"rota/maintain": self._path(pipeline)}
 
     def purge_tags(self) -> dict[str, str]:
         """What a run of the purge job carries: `rota purge` finds the job by it."""

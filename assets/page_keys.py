@@ -16,6 +16,9 @@ OFFSETS, READ_FROM, LAST_READ, FIRST_ROWS = "offsets", "read from", "last read",
 WORKER, INCARNATION = "worker", "incarnation"
 TABLE_VERSION, COMMITTED_BY, HEALED = "table version", "committed by", "healed"
 NOTHING_NEW, NOTHING_TO_REPLAY = "nothing new", "nothing to replay"
+MERGED, MERGED_INTO, BYTES_WRITTEN = "files put together", "into files", "bytes written"  # of a maintenance
+FILES_LEFT, BYTES_LEFT = "files left to the next run", "bytes left to the next run"
+COMMITS_PACKED, VACUUMED, TIDIED = "commits packed", "files that nobody needed", "consumed files taken away"
 ROW_COUNT, SCHEMA = "dagster/partition_row_count", "dagster/column_schema"  # names of Dagster's
 
 

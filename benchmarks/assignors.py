@@ -1,6 +1,6 @@
 """`python -m benchmarks.assignors`: what each assignor costs in each simulated world, as one table and one picture.
 
-The figures are those of `rota simulate`.
+The figures are those of `python -m simulator`.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from benchmarks.pages import write_section
-from rota.sim.compare import COLUMNS, LEGEND, Cell, contestants, grid
-from rota.sim.worlds import WORLDS
+from simulator.compare import COLUMNS, LEGEND, Cell, contestants, grid
+from simulator.worlds import WORLDS
 
 COLOURS = {  # of a picture
     "sticky": "#0b7a75", "sticky-load": "#1f4e8c", "avg-shed": "#7a5ea8", "uniform-shed": "#b39bc8",

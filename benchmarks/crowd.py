@@ -28,7 +28,7 @@ from rota.errors import CoordinationError
 from rota.group.agent import Agent
 from rota.group.rebalance import rebalance
 from rota.ids import key_of
-from rota.sim.worlds import make_partitions
+from simulator.worlds import make_partitions
 
 SESSION = 20.0  # seconds
 EACH = 15  # workers of a process

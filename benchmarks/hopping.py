@@ -24,7 +24,7 @@ from unittest.mock import patch
 from benchmarks.tally import Change, arrange
 from benchmarks.virtual import WORKERS, Case, Stretch, make_world
 from rota.core.protocols import race
-from rota.sim.world import Happening
+from simulator.world import Happening
 
 LATENESS = (0.0, 1.0, 2.5, 5.0, 15.0)  # of an answer, in the mean and in delays
 DELAY = 1.0  # the current-leases-held delay d, in seconds

@@ -36,7 +36,7 @@ from rota.errors import CoordinationError
 from rota.group.agent import Agent
 from rota.group.rebalance import rebalance
 from rota.ids import key_of
-from rota.sim.worlds import make_partitions, make_team
+from simulator.worlds import make_partitions, make_team
 
 SESSION = 6.0  # seconds
 LONG_SESSION = 30.0  # where nobody dies

@@ -175,8 +175,8 @@ def measure_index(folder: Path, files: int, partitions: int) -> None:
     for _ in range(appends):
         one.index.extend(wanted[:1], late)
     sys.stdout.write(f"  an append of one file, mean of {appends}: {(time.monotonic() - began) / appends:.2f} s\n")
-    named = DeltaTable(one.index.path).file_uris()
-    there = list(one.index.path.glob("*.parquet"))
+    named = DeltaTable(one.index.location).file_uris()
+    there = list(Path(one.index.location).glob("*.parquet"))
     sys.stdout.write(
         f"  its files: {len(named)}, on disk {len(there)}, {sum(f.stat().st_size for f in there) >> 10:,} KiB\n"
     )

@@ -11,11 +11,11 @@ from typing import Any
 
 from benchmarks.tally import Change, Phase, Tally, judge
 from rota.cli.worker import LATER, SOON
-from rota.sim.parts import Parts
-from rota.sim.simulation import Result, Simulation
-from rota.sim.worker import WorkerProcess
-from rota.sim.world import Happening, Timing, World
-from rota.sim.worlds import make_partitions, make_team
+from simulator.parts import Parts
+from simulator.simulation import Result, Simulation
+from simulator.worker import WorkerProcess
+from simulator.world import Happening, Timing, World
+from simulator.worlds import make_partitions, make_team
 
 WORKERS = 10
 JOINS, DIES = f"w{WORKERS + 1:02}", "w03"

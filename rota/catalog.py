@@ -7,7 +7,8 @@ Laws:
    one group differently; one whose pipeline runs is served by the group as the elder declares it.
 3. No landing folder and table lie within each other, also of two pipelines, and no table lies in a folder of Delta's of
    another: each would take the other's files for its own, and a vacuum would delete them.
-4. What is loaded is the text that the file has then.
+4. No pipeline takes consumed files away (`after`) from a landing folder that another one of these reads.
+5. What is loaded is the text that the file has then.
 """
 
 import importlib.util
@@ -27,6 +28,7 @@ from rota.errors import ConfigError, RotaError
 from rota.ids import checked_id
 from rota.pipeline import Files, Group, Pipeline, suggest_path
 from rota.settings import VARIABLE
+from rota.stores import is_url
 
 if TYPE_CHECKING:
     from rota.coordination.store import Store
@@ -76,7 +78,7 @@ def load(folder: Path, ask: "Callable[[], AbstractContextManager[Store]] | None"
             refused[path.name] = str(error)
     there = [one for found in declared.values() for one in found if isinstance(one, Pipeline)]
     ages = Ages((one for found in declared.values() for one in found), ask or open_store)
-    others = {**_find_nested(there), **_find_owners(there, ages)}
+    others = {**_find_takers(there), **_find_nested(there), **_find_owners(there, ages)}
     for file, found in tuple(declared.items()):
         for pipeline in found:
             if isinstance(pipeline, Pipeline) and pipeline.name in others:
@@ -214,6 +216,19 @@ def _find_nested(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     return found
 
 
+def _find_takers(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Pipeline -> whose files it would take away before that one has read them, with the next step."""
+    sources = [(one, one.source, _resolve_place(one.source.path)) for one in pipelines if isinstance(one.source, Files)]
+    return {
+        one.name: f"after={declared.after!r} would take files away that pipeline {other.name!r} reads in {at!r}, too. Say "
+        f"after='keep', or give each pipeline a folder of its own"
+        for one, declared, place in sources
+        if declared.after != "keep"
+        for other, _, at in sources
+        if other is not one and (_is_in(at, place) or _is_in(place, at))
+    }
+
+
 def _is_in(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder}/".replace("//", "/"))
 
@@ -223,7 +238,7 @@ def _has_table(pipeline: Pipeline) -> bool:
     from rota import registry
 
     try:
-        place = Path(_resolve_place(pipeline.table.path))
+        place = _resolve_place(pipeline.table.path)
         return registry.find_owner(pipeline.table, place, [pipeline.name]) is not None
     except RotaError:
         return True
@@ -244,7 +259,7 @@ def _explain_refusals(place: str, sharing: list[Pipeline], ages: Ages) -> dict[s
 
     names = [one.name for one in sharing]
     try:
-        owner = registry.find_owner(sharing[0].table, Path(place), names) or min(names, key=ages.rank)
+        owner = registry.find_owner(sharing[0].table, place, names) or min(names, key=ages.rank)
     except RotaError as error:
         files = ", ".join(f"{name}.py" for name in names)
         why = f"table {place!r} stands in {files}, and nobody can tell whose it is: {error}"
@@ -257,5 +272,6 @@ def _explain_refusals(place: str, sharing: list[Pipeline], ages: Ages) -> dict[s
 
 
 def _resolve_place(path: str) -> str:
-    """The resolved path: the same for all spellings. A variable that is not set here is kept as text."""
-    return os.path.realpath(VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), path))
+    """The resolved path, or the URL: the same for all spellings. A variable that is not set here is kept as text."""
+    place = VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), path)
+    return place.rstrip("/") if is_url(place) else os.path.realpath(place)

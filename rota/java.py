@@ -1,4 +1,4 @@
-"""Finds the Java that the embedded ZooKeeper and Spark run on, and the archives from which they start."""
+"""Finds the Java that the embedded ZooKeeper and Spark run on, and what `rota prepare` leaves for them."""
 
 import os
 import re
@@ -55,3 +55,13 @@ def use_archive(program: str) -> tuple[str, ...]:
     """The options with which Java starts the program from its archive; none if nobody made it."""
     made = locate_archive(program)
     return (CHECKED, f"-XX:SharedArchiveFile={made}") if made.exists() else ()
+
+
+def locate_jars() -> Path:
+    """Where `rota prepare --s3` leaves the jars with which Spark reads `s3a://`."""
+    return Path(sys.prefix, "share", "rota", "s3a")
+
+
+def list_jars() -> tuple[Path, ...]:
+    """Those jars; none if nobody fetched them."""
+    return tuple(sorted(locate_jars().glob("*.jar")))

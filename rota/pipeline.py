@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from rota.errors import ConfigError
 from rota.ids import checked_id, key_of, partition_id, pipeline_of
 from rota.record import CORRUPT, OFFSET, PARTITION
-from rota.settings import local
+from rota.settings import checked_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,6 +62,32 @@ def check_format(format: str, known: tuple[str, ...], schema: str, options: Mapp
         check_escape(options, where)
 
 
+def check_after(after: str, where: str) -> None:
+    """Raises ConfigError where `after` is none, or names an archive whose files would be read again."""
+    if after in ("keep", "delete"):
+        return
+    kind, _, prefix = after.partition(":")
+    parts = prefix.split("/")
+    if kind != "archive" or not prefix:
+        raise ConfigError(f"after={after!r} of {where}: give 'keep', 'delete' or 'archive:_PREFIX'")
+    if any(part in ("", ".", "..") for part in parts) or not prefix.startswith(("_", ".")):
+        raise ConfigError(
+            f"after={after!r} of {where}: the archive lies below the landing folder, and its name begins with _ or ., so "
+            f"that nobody reads it. Give one such as 'archive:_consumed'"
+        )
+
+
+def check_new_columns(new_columns: str, format: str, where: str) -> None:
+    """Raises ConfigError for a policy that is none, or that nobody could keep."""
+    if new_columns not in ("ignore", "refuse"):
+        raise ConfigError(f"new_columns={new_columns!r} of {where}: give 'ignore' or 'refuse'")
+    if new_columns == "refuse" and format != "parquet":
+        why = (
+            "a header with another column always stops its partition" if format == "csv" else "each text is parsed once"
+        )
+        raise ConfigError(f"new_columns='refuse' of {where} is for Parquet; of {format}, {why}. Leave it out")
+
+
 def check_names(schema: str, format: str, where: str) -> None:
     """Raises ConfigError where a column is called, in whatever case, like one of ours, which would take its place."""
     ours = (PARTITION, OFFSET) if format in ("parquet", "bytes") else (PARTITION, OFFSET, CORRUPT)
@@ -112,9 +138,13 @@ class Files:
     max_job_files: int
     max_job_bytes: int
     options: Mapping[str, str]
+    after: str
+    new_columns: str
 
     def __post_init__(self) -> None:
-        local(self.path)
+        checked_address(self.path)
+        check_new_columns(self.new_columns, self.format, f"files({self.path!r})")
+        check_after(self.after, f"files({self.path!r})")
         check_format(self.format, ("csv", "json", "parquet"), self.schema, self.options, f"files({self.path!r})")
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
             raise ConfigError(
@@ -133,12 +163,13 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """A folder of three sibling Delta tables: `main/`, `quarantine/`, `index/`. `delta` makes one."""
+    """Three sibling Delta tables in a folder or below a prefix of a bucket: `main/`, `quarantine/`, `index/`. `delta` makes
+    one."""
 
     path: str
 
     def __post_init__(self) -> None:
-        local(self.path)
+        checked_address(self.path)
 
 
 def files(
@@ -153,20 +184,26 @@ def files(
     max_job_files: int = 4000,
     max_job_bytes: int = 4 << 30,
     options: Mapping[str, str] | None = None,
+    after: str = "keep",
+    new_columns: str = "ignore",
 ) -> Files:
     """Declares landing folders as a source: each folder below `path` is a partition, each file in it an offset.
 
-    `path` is a local folder; it may hold `${VAR}`, which a run fills in from its environment.
+    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment.
     `format` is the format of the files: "csv", "json" (a record a line) or "parquet".
     `schema` is Spark DDL, such as "id long, shop string". A CSV header or a Parquet file without a declared column stops
     its partition (with the option `mergeSchema` "true" the column is null in Parquet). A column that a JSON record lacks
     is null.
     `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset.
     "latest" holds for the partitions that are there at the pipeline's first run; in one that appears later all is new.
-    `settle` is in seconds: a file whose size or time changed more recently waits.
+    `settle` is in seconds: a file whose size or time changed more recently waits. An object of a bucket never does.
     `max_files` and `max_bytes` bound what one batch takes of one partition; it takes one file at least.
     `max_job_files` and `max_job_bytes` bound one Spark job over all partitions; a run is one job or more, each a commit.
     `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.
+    `after` says what becomes of a file once it is consumed: "keep", "delete", or "archive:_PREFIX", a folder below `path`
+    whose name begins with _ or .
+    `new_columns` says what becomes of a column of a Parquet file that `schema` does not name: "ignore", or "refuse": its
+    partition stops, and says which. (A CSV header with another column always stops it. Of JSON other fields are ignored.)
 
     Raises ConfigError on a bad value.
     """
@@ -181,15 +218,17 @@ def files(
         max_job_files=max_job_files,
         max_job_bytes=max_job_bytes,
         options=options or {},
+        after=after,
+        new_columns=new_columns,
     )
 
 
 def delta(path: str) -> Delta:
     """Declares the Delta table that a pipeline writes.
 
-    `path` is a local folder; it may hold `${VAR}`, which a run fills in from its environment. The rows are in `main/`
-    below it; `quarantine/` holds the records that could not be read, `index/` which file has which offset. Two pipelines
-    never share a table. Raises ConfigError on an address that is no local path."""
+    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment. The
+    rows are in `main/` below it; `quarantine/` holds the records that could not be read, `index/` which file has which
+    offset. Two pipelines never share a table. Raises ConfigError on another address."""
     return Delta(path)
 
 

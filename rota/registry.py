@@ -5,11 +5,12 @@ Law: beside the implementations this is the only module that names them. A new s
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.kafka.declaration import Kafka
+from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.ports import Home, Ports, Replays, Source
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
 from rota.dataplane.rabbitmq.queue_source import QueueSource
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 SOURCES: Mapping[type, Callable[[Pipeline, Home], SparkSource]] = {
     Files: FilesSource.of,
+    Kafka: KafkaSource.of,
     RabbitQueues: QueueSource.of,
     RabbitStreams: StreamSource.of,
 }
 TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
-OWNERS: Mapping[type, Callable[[Path, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
+OWNERS: Mapping[type, Callable[[str, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
 
 
 def open_source(pipeline: Pipeline) -> Source:
@@ -50,7 +52,7 @@ def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
     def read_offsets(partitions: Iterable[str]) -> dict[str, int | None]:
         return {p: one.offset for p, one in main.read_positions_in(main.open(), partitions).items()}
 
-    return _choose(SOURCES, pipeline.source)(pipeline, Home(tables.folder, read_offsets))
+    return _choose(SOURCES, pipeline.source)(pipeline, Home(tables.location, tables.scratch, read_offsets))
 
 
 def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:
@@ -59,7 +61,7 @@ def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTable
     return _choose(TABLES, pipeline.table)(pipeline, group, meta)
 
 
-def find_owner(declared: object, place: Path, pipelines: Iterable[str]) -> str | None:
+def find_owner(declared: object, place: str, pipelines: Iterable[str]) -> str | None:
     """Which of these pipelines has the table that is declared so and stands at `place`; None: none of them, or there is no
     table. Raises EnvironmentFailed, and ConfigError where the declaration's type is not known."""
     return _choose(OWNERS, declared)(place, pipelines)
@@ -77,7 +79,7 @@ def open_ports(
     tables = open_tables(pipeline, group, meta)
 
     def bind(source: SparkSource) -> Ports:
-        job = SparkJob(pipeline, source, tables.folder, connect, settings or {})
+        job = SparkJob(pipeline, source, tables.location, connect, settings or {})
         return Ports(source, tables.main, tables.quarantine, job, reread)
 
     def reread(ranges: Ranges) -> Ports:

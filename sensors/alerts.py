@@ -150,8 +150,8 @@ def join_needs(needs: Iterable[Told]) -> dict[str, Trouble]:
     def find_cause(told: Told) -> tuple[str, str, str]:
         need = told.need
         about, why = need["name"], VARIES.sub("", need["why"])
-        if need["cause"] == "fails":  # many sensors fail for one reason; what stands in brackets is how each knows
-            return "", "fails", digest(why.partition(" (")[0])
+        if need["cause"] == "fails":  # many sensors fail for one reason
+            return "", "fails", need.get("which") or digest(why)
         if need["kind"] == "partition":
             about, why = pipeline_of(about), why.replace(quote(about), "").replace(about, "")
         return about, need["cause"], digest(why) if need["cause"] == "parked" else ""

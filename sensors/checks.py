@@ -53,7 +53,8 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
                 said, memory = look(tree, pipeline, names, before, see_dagster(context, pipeline, names))
         except ExpectedFailure as error:
             if abs(began - before.at) >= SILENT:
-                _report_silence(context.instance, checks.evaluate_silence(pipeline, names, str(error.description)))
+                silence = checks.evaluate_silence(pipeline, names, str(error.description), error.kind)
+                _report_silence(context.instance, silence)
             raise
         memory = replace(memory, at=(now := time.time()), took=max(0.0, now - began))
         told = find_unshown(context.instance, said)

@@ -37,8 +37,11 @@ def _describe(tick: InstigatorTick) -> "Tick":
     from rota.face.seen import Tick
 
     why = (shorten(tick.error) or "its ticks fail") if tick.is_failure else ""
-    lost = tick.error is not None and tick.error.cls_name == DagsterUserCodeUnreachableError.__name__
-    return Tick(tick.timestamp, tick.end_timestamp or tick.timestamp, tick.is_completed, tick.is_failure, why, lost)
+    kind = (tick.error.cls_name if tick.error else None) or ""
+    lost = kind == DagsterUserCodeUnreachableError.__name__
+    return Tick(
+        tick.timestamp, tick.end_timestamp or tick.timestamp, tick.is_completed, tick.is_failure, why, lost, kind
+    )
 
 
 def find_location(context: dg.SensorEvaluationContext) -> str:

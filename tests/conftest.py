@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from importlib import import_module
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kazoo.protocol.connection
 import kazoo.retry
@@ -15,18 +15,24 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+if TYPE_CHECKING:
+    from tests.bucket import BucketServer
+
 FACE = "face/"  # one ZooKeeper and one Spark for all
 # And one `dagster dev`: a second process would start its own. These take as long as the others of the face.
 LINE = tuple(f"face/test_{name}.py" for name in ("alone", "clicks", "hour", "lasting", "line", "page"))
 # Each starts all of it: one at a time.
 DEMO = ("demo/test_end_to_end.py", "demo/test_up.py", "face/test_situations.py")
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
+KAFKA = "dataplane/kafka/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
 HALVES = "conservation/test_differential.py"  # its cases are played in halves: two processes may do it at once
 ENSEMBLE = ("conformance/test_ensemble.py", "conformance/test_older_zookeeper.py")  # one of three servers for both
 PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
-TOGETHER = {"line": LINE, "demo": DEMO, "face": FACE, "rabbitmq": RABBITMQ, "access": ACCESS, "ensemble": ENSEMBLE}
-REAL = {"zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
+TOGETHER = {
+    "line": LINE, "demo": DEMO, "face": FACE, "rabbitmq": RABBITMQ, "kafka": KAFKA, "access": ACCESS, "ensemble": ENSEMBLE,
+}  # fmt: skip
+REAL = {"bucket_server", "zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
 # The longest first. The demo ends before the others, and its process goes on with what waits for clocks, too: chaos.
 FIRST = (*DEMO, FACE, HALVES, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
 
@@ -99,6 +105,23 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     own = tmp_path_factory.getbasetemp()
     with share_spark(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def bucket_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BucketServer]":
+    """A server of S3, for all tests of this process."""
+    from tests.bucket import serve_buckets
+
+    with serve_buckets(tmp_path_factory.mktemp("bucket")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(bucket_server: "BucketServer", monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of a new bucket, which the environment of the test speaks to."""
+    for name, value in bucket_server.environ.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{bucket_server.make_bucket()}"
 
 
 # A shell's `&` has the tests ignore SIGINT. Dagster, which a test runs, has SIGTERM do what SIGINT does; a process that a

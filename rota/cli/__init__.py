@@ -14,11 +14,11 @@ from rota.errors import RotaError
 # `OVERRIDES` share one.
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Look": ("status", "why", "history", "check"),
-    "Run": ("up", "worker", "found", "prepare", "completion"),
+    "Run": ("up", "worker", "found", "prepare"),
     "Workers": ("drain", "cordon", "uncordon"),
     "Partitions": ("pin", "pause", "resume", "retry", "skip", "replay"),
     "Repair and upkeep": ("repair", "adopt", "rename", "forget", "vacuum", "purge", "protect"),
-    "Try out": ("demo", "plan", "simulate"),
+    "Try out": ("demo", "plan"),
 }
 OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})
 SPARING = frozenset({"status", "why", "history"})  # do without pandas, unless a pipeline file imports it

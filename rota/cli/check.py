@@ -333,9 +333,13 @@ def _check_files(pipeline: "Pipeline") -> str:
 
 def _check_clock(pipeline: "Pipeline") -> str:
     """Compares the clock of the disk with this machine's, as `settle` does. Raises ConfigError if they differ."""
-    from rota.settings import resolve_folder
+    from rota.settings import resolve_place
+    from rota.stores import is_url
 
-    place = _find_writable(resolve_folder(pipeline.table.path))
+    where = resolve_place(pipeline.table.path)
+    if is_url(where):
+        return f"{where} is in a bucket, whose times nothing hangs on"
+    place = _find_writable(Path(where))
     with tempfile.NamedTemporaryFile(dir=place, prefix="_rota-check-") as file:
         ahead = os.stat(file.name).st_ctime - time.time()
     if abs(ahead) > SKEW:
@@ -356,9 +360,11 @@ def _find_writable(folder: Path) -> Path:
 
 def _check_table(pipeline: "Pipeline") -> str:
     from rota.registry import open_tables
+    from rota.stores import is_url
 
     tables = open_tables(pipeline, pipeline.group)
     if (seen := tables.describe()) is None:
-        _find_writable(tables.folder)
-        return f"{tables.folder} is not there yet; the first batch makes it"
-    return f"{tables.folder} {seen}"
+        if not is_url(tables.location):
+            _find_writable(Path(tables.location))
+        return f"{tables.location} is not there yet; the first batch makes it"
+    return f"{tables.location} {seen}"

@@ -195,7 +195,9 @@ def _is_of(need: Mapping[str, Any], pipeline: str | None, worker: str | None, sh
 
 
 def _describe_state(worker: "Worker", record: "records.Live | None") -> str:
-    return "leaving" if record is not None and record.leaving else worker.state
+    if record is not None and (record.leaving or record.unable):
+        return "leaving" if record.leaving else "unable"
+    return worker.state
 
 
 def draw_watched(now: Mapping[str, Any], height: int) -> RenderableType:

@@ -32,6 +32,7 @@ SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its w
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
 STARTING = 180.0  # seconds in which a Spark that was started must become ready: a cluster may have to make room for it
+ROOM = 60.0  # seconds in which an executor must be there, before the worker says that it can do no work
 
 SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.IGNORECASE)  # as Spark redacts them
 
@@ -176,9 +177,11 @@ class Process:
         self.replicas: int | None = None
         self.bell = Bell()  # rings for a new target, and for what else ends a pause
         self.signals = 0  # how often it was asked to leave
-        self._ready = False  # whether Spark was ready at the last look
+        self._ready = self._is_able = False  # whether Spark was ready at the last look, and had an executor
         self._failures = 0
         self._launched = 0.0  # when, on the monotonic clock
+        self._able_at = 0.0  # when its Spark was last seen with an executor, or was ready
+        self._agent: Agent | None = None
         self._steps = 0  # of the loop; together with what it asked the store, its progress
         self.log = Log(lambda lines: self._format_line("dropped", lines=lines))
 
@@ -197,6 +200,7 @@ class Process:
                 if not self.start_spark():
                     return 0
                 agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
+                self._agent = agent
                 with Watchdog(
                     lambda: (self._steps, store.asked),
                     store.active,
@@ -274,7 +278,8 @@ class Process:
     # --- Spark
 
     def start_spark(self) -> bool:
-        """Starts the worker's own Spark and waits until it is ready: only then the worker joins.
+        """Starts the worker's own Spark and waits until it is ready: only then the worker joins. Where no executor is there
+        after `ROOM` seconds more, it joins all the same, and says that it can do no work.
 
         False if it was asked to leave meanwhile. Raises EnvironmentFailed."""
         if self.server is None:
@@ -282,7 +287,7 @@ class Process:
         self._launch(self.server)
         while not self.signals:
             self.watch_spark()
-            if self._ready:
+            if self._ready and (self._is_able or self.live.unable):
                 self.live = self.live.model_copy(update={"endpoint": self.server.url})
                 return True
             time.sleep(0.1)
@@ -308,7 +313,7 @@ class Process:
                 )
             self._launch(self.server)
         elif not self._ready and self.server.ready():
-            self._ready, self._failures = True, 0
+            self._ready, self._failures, self._able_at = True, 0, time.monotonic()
             self.say("spark-ready", endpoint=self.server.url, prepared="yes" if self.server.mapped() else "no")
         elif self._ready and self.server.silent():
             self._end_silent(self.server, self.server.silence)
@@ -318,6 +323,34 @@ class Process:
         elif not self._ready and time.monotonic() - self._launched > self.starting:
             self._launched = time.monotonic()
             self._end_silent(self.server, self.starting)
+        if self._ready and self.server.pid is not None:
+            self._watch_executors(self.server)
+
+    def _watch_executors(self, server: "SparkServer") -> None:
+        """Says when Spark has had no executor for `ROOM` seconds, and when it has one again. After `starting` seconds
+        without one it ends Spark, which starts again: a master that was lost for good gives this application none."""
+        now, self._is_able = time.monotonic(), server.has_executors()
+        if self._is_able:
+            self._able_at = now
+            self._announce("")
+        elif now - self._able_at > self.starting:
+            self.say("spark-unable", reason=f"no executor for {self.starting:g} s: another application asks for some")
+            self._end(server)
+        elif now - self._able_at > ROOM:
+            self._announce(f"no executor of {server.settings.master} is there")
+
+    def _announce(self, unable: str) -> None:
+        """Tells the group why this worker can do no work, if that is news."""
+        if unable == self.live.unable:
+            return
+        self.live = self.live.model_copy(update={"unable": unable})
+        if unable:
+            self.say("spark-unable", reason=unable)
+        else:
+            self.say("spark-able")
+        if self._agent is not None:
+            self._agent.publish(unable=unable)
+        self.bell.ring()
 
     def _end_silent(self, server: "SparkServer", seconds: float) -> None:
         self.say("spark-silent", pid=server.pid, seconds=seconds)

@@ -96,7 +96,8 @@ class GroupOverrides(Record):
 
 class Live(Record):
     """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session. `protocol`: the one of
-    the group when it joined; it keeps to that. `machine`: where its `pid` counts."""
+    the group when it joined; it keeps to that. `unable`: why it can do no work now, so that it owns nothing; empty where it
+    can. `machine`: where its `pid` counts."""
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
     capacity: Capacity = 1.0
@@ -106,6 +107,7 @@ class Live(Record):
     usage: Annotated[Mapping[Id, Amount], Field(max_length=16)] | None = None
     protocol: Id = "assigned"
     leaving: bool = False
+    unable: Text = ""
     host: Annotated[str, Field(max_length=256)] = ""
     machine: Annotated[str, Field(max_length=256)] = ""
     pid: Whole = 0

@@ -118,13 +118,14 @@ def read_snapshot(tree: GroupReader, known: Mapping[str, str] | None = None) -> 
 
 
 def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) -> Worker:
-    """What is announced, with what people override."""
+    """What is announced, with what people override. Who can do no work has no room, whatever people say."""
     live = view.record or Live()
     state = "active"
     if overrides.draining or live.leaving:
         state = "draining"
     elif overrides.cordoned or doubtful or view.record is None:
         state = "cordoned"
+    cap = live.max_partitions if overrides.max_partitions is None else overrides.max_partitions
     return Worker(
         id=view.worker,
         incarnation=view.incarnation,
@@ -133,7 +134,7 @@ def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) 
         labels={**live.labels, **overrides.labels},
         state=state,
         usage=dict(live.usage) if live.usage else None,
-        max_partitions=live.max_partitions if overrides.max_partitions is None else overrides.max_partitions,
+        max_partitions=0 if live.unable else cap,
     )
 
 

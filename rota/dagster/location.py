@@ -28,6 +28,7 @@ from rota.dagster.assets.look import make_checks
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import make_pipeline_assets
 from rota.dagster.extras import choose_extras, flatten
+from rota.dagster.maintain import make_maintain_job, make_maintain_schedule
 from rota.dagster.purge import make_purge_job
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -191,8 +192,10 @@ def _make_definitions(catalog: Catalog, names: Names, resources: Mapping[str, An
             *(jobs.make_rebalance_job(group, names) for group in groups),
             *(jobs.make_consume_job(pipeline, names) for pipeline in pipelines),
             *(jobs.make_replay_job(pipeline, names) for pipeline in pipelines),
+            *(make_maintain_job(pipeline, names) for pipeline in pipelines),
             make_purge_job(pipelines, names),
         ],
+        schedules=[make_maintain_schedule(pipeline, names) for pipeline in pipelines],
         sensors=[
             *(make_membership_sensor(group, catalog, names) for group in groups),
             *(make_backlog_sensor(pipeline, names) for pipeline in pipelines),

@@ -33,6 +33,11 @@ def split(frame: "DataFrame") -> "DataFrame":
     return frame.withColumn(SPLIT, F.xxhash64(frame[PARTITION]))
 
 
+def keep_ids(frame: "DataFrame") -> "DataFrame":
+    """The frame, which has the partition ids, as a step of its own: `origins` reads the columns of a step."""
+    return frame.select("*")
+
+
 def restore_ids(frame: "DataFrame") -> "DataFrame":
     """The frame with the partition ids instead of what their folders are called: see `names.split`."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -56,8 +61,13 @@ def _rows(file: Path) -> int:
 
 def without_views(rows: pa.Table) -> pa.Table:
     """The same values, without the views in which other programs write texts: Arrow filters none of them."""
-    plain = pa.schema([field.with_type(_without_views(field.type)) for field in rows.schema], rows.schema.metadata)
+    plain = plain_schema(rows.schema)
     return rows if plain == rows.schema else rows.cast(plain)
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns without views."""
+    return pa.schema([field.with_type(_without_views(field.type)) for field in schema], schema.metadata)
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:

@@ -6,7 +6,8 @@ years 1 to 9999 and short strings. A column of a file without them is read all t
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -21,31 +22,36 @@ from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger.schema import SPLIT
 from rota.ledger.values import DataFile
 from rota.record import OFFSET, PARTITION
+from rota.stores import make_folder, open_files
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
+NO_PARTITION = f"The transform made rows without {PARTITION}. Keep {PARTITION} as it comes"
 LONGEST = 64  # characters of a string that is a statistic
 
 
-def read_footers(table: Path, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[DataFile, ...]:
-    """The files below `data/<attempt>/` of `table`. Raises BadTransform for a row of a foreign partition or offset."""
-    folder = table / "data" / attempt
+def read_split(table: Path, folder: str) -> tuple[DataFile, ...]:
+    """What Spark's writer left in this folder of a table on a disk, each folder there named after the partition of its
+    rows. Raises BadTransform, EnvironmentFailed."""
     try:
-        name_split_folders(folder)
-        paths = sorted(folder.glob("*/*.parquet"))
+        name_split_folders(table / folder)
+        paths = sorted(str(path.relative_to(table)) for path in (table / folder).glob("*/*.parquet"))
         with ThreadPoolExecutor(8) as pool:
-            found = tuple(pool.map(lambda path: read_footer(table, path), paths))
+            return tuple(pool.map(lambda path: read_footer(str(table), path), paths))
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFailed(
             f"What Spark wrote cannot be read ({error}). Check that the run sees {table}"
         ) from error
-    for file in found:
+
+
+def check_ranges(files: Iterable[DataFile], ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Raises BadTransform for a row of a foreign partition or offset."""
+    for file in files:
         _within(file, ranges)
-    return found
 
 
-def resolve_path(table: Path, uri: str) -> Path:
-    """The file of the table that delta-rs calls so: it says where a file is as a URL."""
-    return table / unquote(uri.rpartition("://")[2])
+def resolve_path(uri: str) -> str:
+    """The path below the table of the file that delta-rs calls so: it says where a file is as a URL."""
+    return unquote(uri.rpartition("://")[2])
 
 
 def name_split_folders(attempt: Path) -> None:
@@ -62,21 +68,36 @@ def _find_partition(folder: Path) -> str:
     groups = dict(_columns(pq.read_metadata(next(folder.glob("*.parquet")))))[PARTITION]
     bounds = _bounds([one for one in groups if one is not None])
     if not bounds:
-        raise BadTransform(f"The transform made rows without {PARTITION}. Keep {PARTITION} as it comes")
+        raise BadTransform(NO_PARTITION)
     return str(bounds[0][0])
 
 
-def read_footer(table: Path, path: Path) -> DataFile:
-    """One written file; its folder names the partition."""
-    footer = pq.read_metadata(path)
-    stat = path.stat()
+def read_footer(table: str, path: str) -> DataFile:
+    """One written file of the table at this location; its folder names the partition. Raises OSError, ArrowException."""
+    files = open_files(table)
+    said = files.get_file_info(path)
+    return describe_file(path, pq.read_metadata(path, filesystem=files), said.size, said.mtime_ns // 1_000_000)
+
+
+def write_file(table: str, path: str, rows: pa.Table) -> DataFile:
+    """Writes the rows into a new file of the table at this location; its folder names the partition. Raises OSError."""
+    make_folder(table, path.rpartition("/")[0])
+    footer: list[Any] = []
+    with open_files(table).open_output_stream(path) as file:
+        pq.write_table(rows, file, metadata_collector=footer)
+        size = int(file.tell())
+    return describe_file(path, footer[0], size, int(time.time() * 1000))
+
+
+def describe_file(path: str, footer: Any, size: int, modified: int) -> DataFile:
+    """What a commit says of a file with this footer; `modified` in ms."""
     columns = (footer.metadata or {}).get(SPARK, b"{}").decode()
     return DataFile(
-        path=str(path.relative_to(table)),
-        partition=names.partition(path.parent.name),
-        size=stat.st_size,
+        path=path,
+        partition=names.partition(path.split("/")[-2]),
+        size=size,
         rows=footer.num_rows,
-        modified=int(stat.st_mtime * 1000),
+        modified=modified,
         statistics=json.dumps({"numRecords": footer.num_rows, **_statistics(footer)}),
         columns=columns,
     )

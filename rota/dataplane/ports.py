@@ -22,11 +22,12 @@ from rota.ledger.values import DataFile, Ranges, Spans
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """What a source is given beside its declaration. `folder` is on the disk that Spark and every run of the pipeline see;
-    what is in `index/` and `stage/` below it is the source's own. `read_offsets` says where the table stands with each of
-    these partitions, whoever has it; None where it does not know one."""
+    """What a source is given beside its declaration. Below `location`, where the tables are, `index/` is the source's own;
+    so is what an attempt puts into `scratch`, a folder that the run and its Spark see. `read_offsets` says where the table
+    stands with each of these partitions, whoever has it; None where it does not know one."""
 
-    folder: Path
+    location: str
+    scratch: Path
     read_offsets: Callable[[Iterable[str]], Mapping[str, int | None]]
 
 
@@ -109,6 +110,22 @@ class Holds(Protocol):
 
     def close(self) -> None:
         """Gives back what was taken and not acknowledged. A source that was closed can be used again."""
+        ...
+
+
+@runtime_checkable
+class TidiesUp(Protocol):
+    """What was consumed may be taken away from where it lay."""
+
+    @property
+    def tidies(self) -> bool:
+        """Whether that is declared."""
+        ...
+
+    def tidy(self, consumed: Spans) -> int:
+        """Takes away what lies in these offsets, if that is declared: the table has committed all of them, and their
+        checkpoints were written, or could not be. What somebody put in its place stays. How many went. Raises nothing; what
+        stayed goes when it is asked again."""
         ...
 
 

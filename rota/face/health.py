@@ -123,6 +123,7 @@ def make_seen(
         {name: record.requires for name, record in basis.partitions.items()},
         {worker: record.protocol for worker, record in announced.items() if record},
         find_silent({w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}),
+        {worker: record.unable for worker, record in announced.items() if record and record.unable},
         find_twice(tree),
         {path: why for path, why in tree.unreadable.items() if path not in told},
         pipelines=tuple(pipelines),

@@ -20,7 +20,7 @@ from rota.coordination.records import Parked
 from rota.core.constraints import matches
 from rota.core.reasons import explain_unplaceable
 from rota.core.values import Kind
-from rota.errors import ForeignTable, counted
+from rota.errors import ForeignTable, Unavailable, counted
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
@@ -33,6 +33,7 @@ BEHIND = 600.0  # seconds in which lag has to fall
 STOPS = ("source", "table", "unserved", "off", "fails", "runs")  # causes for which no run of a pipeline works
 REFUSED = ("table", "restored")  # causes for which a table refuses runs
 REFUSED_RUNS = "refused"  # the state of runs that failed for one of these
+SHARED = (Unavailable.__name__,)  # kinds of errors of which many fail at a time, each in words of its own
 FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
 LONGEST = 180.0  # seconds between two looks; after more nobody looked, or ZooKeeper's clock was put forward
 UNSEEN = 30.0  # seconds that count of a longer pause
@@ -44,7 +45,8 @@ Lag = tuple[float, int, int]  # since when, lag then, offset then
 @dataclass(frozen=True, slots=True)
 class Need:
     """Something that is not well. `kind` says what `name` is: a group, worker, partition, pipeline, record, file or Dagster.
-    `cause` is one word that lasts, `since` is in server seconds. `step` is empty where `why` ends with the next step."""
+    `cause` is one word that lasts, `since` is in server seconds. `step` is empty where `why` ends with the next step.
+    `which` tells it from others of its cause, however each says it; empty: their words do."""
 
     kind: str
     name: str
@@ -54,6 +56,7 @@ class Need:
     since: float
     person: bool
     due: float  # server seconds from which it needs a person
+    which: str = ""
 
     @property
     def sentence(self) -> str:
@@ -87,7 +90,7 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A need before it is known since when. It needs a person once it has lasted `patience` seconds; None: it never does.
-    `state` begins its time anew where it changes. `lasted`: seconds for which it is known to last."""
+    `state` begins its time anew where it changes. `lasted`: seconds for which it is known to last. `which`: see `Need`."""
 
     kind: str
     name: str
@@ -97,6 +100,7 @@ class Finding:
     patience: float | None = 0.0
     state: str = ""
     lasted: float = 0.0
+    which: str = ""
 
     @property
     def stops(self) -> bool:
@@ -141,7 +145,7 @@ def _make_need(one: Finding, since: float, now: float, waits: Mapping[str, float
     due = float("inf") if one.patience is None else since + one.patience
     if one.stops:
         due = min(due, waits.get(one.name, due))
-    return Need(one.kind, one.name, one.cause, one.why, one.step, since, now >= due, due)
+    return Need(one.kind, one.name, one.cause, one.why, one.step, since, now >= due, due, one.which)
 
 
 def find_of_group(seen: Seen) -> Iterator[Finding]:
@@ -156,6 +160,9 @@ def find_of_group(seen: Seen) -> Iterator[Finding]:
     for worker, why in seen.silent.items():
         step = "see the worker's log; the worker starts its Spark again if that ended"
         yield Finding("worker", worker, "spark", f"its Spark does not answer ({why})", step, SETTLE)
+    for worker, why in seen.unable.items():
+        step = "give its Spark room (`spark.cores.max` of the others, or more machines); it takes work by itself then"
+        yield Finding("worker", worker, "unable", f"{why}, so it owns nothing", step, SETTLE)
     for worker in seen.twice:
         why = "a second process has its id and waits"
         yield Finding("worker", worker, "twice", why, "give it another --id", SETTLE)
@@ -192,7 +199,8 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         if not sensor.on:
             yield Finding(of, name, "off", f"{about}it is turned off", "turn it on, on Dagster's page")
         elif sensor.failing:
-            yield Finding(of, name, "fails", about + sensor.why, "", FAILING, lasted=sensor.failing)
+            which = sensor.kind if sensor.kind in SHARED else ""
+            yield Finding(of, name, "fails", about + sensor.why, "", FAILING, lasted=sensor.failing, which=which)
     ticking = [sensor.quiet for sensor in there.sensors if sensor.on]
     if ticking and min(ticking) >= IDLE:
         why = f"no sensor has begun a tick for {min(ticking):.0f} s"

@@ -34,8 +34,8 @@ class PipelineSeen:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick of a sensor: when it began and ended, whether it has, and if it failed, why. `lost`: the code server did not
-    answer it, which says nothing of the sensor."""
+    """A tick of a sensor: when it began and ended, whether it has, and if it failed, why, and the kind of that error, where
+    it is known. `lost`: the code server did not answer it, which says nothing of the sensor."""
 
     at: float
     end: float = 0.0
@@ -43,13 +43,14 @@ class Tick:
     failed: bool = False
     why: str = ""
     lost: bool = False
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SensorSeen:
-    """A sensor of Dagster's. `failing` is for how many seconds its ticks are known to have failed, with the reason `why`;
-    `lost` for how many no code server answered them; `quiet` the seconds since its last tick began; `pipeline` whose it is,
-    if it is of one."""
+    """A sensor of Dagster's. `failing` is for how many seconds its ticks are known to have failed, with the reason `why`
+    and the `kind` of that error; `lost` for how many no code server answered them; `quiet` the seconds since its last tick
+    began; `pipeline` whose it is, if it is of one."""
 
     name: str
     on: bool = True
@@ -58,6 +59,7 @@ class SensorSeen:
     quiet: float = 0.0
     pipeline: str = ""
     lost: float = 0.0
+    kind: str = ""
 
     @classmethod
     def of_ticks(cls, name: str, on: bool, ticks: Sequence[Tick], now: float, pipeline: str = "") -> Self:
@@ -66,8 +68,8 @@ class SensorSeen:
         quiet = max(0.0, now - ticks[0].at) if ticks else 0.0
         lost = list(takewhile(lambda tick: tick.lost, done))
         failed = list(takewhile(lambda tick: tick.failed and not tick.lost, done))
-        why = failed[0].why if failed else ""
-        return cls(name, on, _span(failed), why, quiet, pipeline, _span(lost))
+        why, kind = (failed[0].why, failed[0].kind) if failed else ("", "")
+        return cls(name, on, _span(failed), why, quiet, pipeline, _span(lost), kind)
 
 
 def _span(ticks: Sequence[Tick]) -> float:
@@ -104,6 +106,7 @@ class DagsterSeen:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What one look saw of a group. `now` is the server's clock. `silent`: worker -> why its Spark does not answer.
+    `unable`: worker -> why it says that it can do no work.
     `joined_under`: worker -> the protocol that was the group's when it joined. `twice`: the workers for whose id a second
     process waits. `refused`: file -> why it is not served. `undeclared`: pipelines of the group that no file declares.
     `labels`: pipeline -> what its workers must carry."""
@@ -119,6 +122,7 @@ class Seen:
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     joined_under: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, str] = field(default_factory=dict)
+    unable: Mapping[str, str] = field(default_factory=dict)
     twice: Sequence[str] = ()
     records: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)

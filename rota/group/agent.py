@@ -220,7 +220,7 @@ class Agent:
     def look(self) -> Generator[None, None, Looked]:
         """One look, in the order that the machine's laws need: target, own records, live, runs."""
         began = self.clock()
-        cap = overrides.cap(self.tree, self.worker, self.live.max_partitions)
+        cap = 0 if self.live.unable else overrides.cap(self.tree, self.worker, self.live.max_partitions)
         seen = self._target()
         target = seen.partitions if seen is not None else None
         epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)

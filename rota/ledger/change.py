@@ -58,4 +58,4 @@ def find_commit(log: Log, commit: str, since: int) -> LogEntry | None:
 def read_back(version: Version, limit: int | None = None) -> list[Any]:
     """What the newest commits say of themselves, newest first, down to where the log was shortened."""
     numbers = range(version.number, -1 if limit is None else max(-1, version.number - limit), -1)
-    return list(takewhile(bool, map(version.log.read_info, numbers)))
+    return list(takewhile(bool, version.log.read_infos(numbers)))

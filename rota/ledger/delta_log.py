@@ -12,10 +12,9 @@ Laws:
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -27,15 +26,21 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.ledger import past
 from rota.ledger.delta_features import CHANGED, UNREAD, check_known, check_writable, explain_mapping
 from rota.ledger.port import Draft, Moved
+from rota.stores import choose_options, delete, do_each, is_url, list_after, open_files, read
 
 LOG, HINT = "_delta_log", "_delta_log/_last_checkpoint"
 TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
+COMMIT = re.compile(r"(?:.*/)?(\d{20})\.json")
 CHECKPOINT = re.compile(r"(?:.*/)?(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.|(.+)\.)?parquet")
+OFTEN = 20  # commits between checkpoints in a bucket, where who opens a table asks for each commit after the last one
+TAIL = 100  # commits after the newest checkpoint with which a table gets another
 FAR = 1_000  # commits after the checkpoint that `_last_checkpoint` names, above which a newer one is looked for
 RETRIES = 30  # of delta-rs, each on a newer version, as long as nothing of what is compared moved
 CHUNK = 1 << 16  # bytes of a commit that are read at a time: what it says of itself stands first
+NEWEST: dict[str, int] = {}  # location of a table in a bucket -> the newest version that this process has seen
 UNKNOWN = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
@@ -127,7 +132,7 @@ class DeltaLog:
         be."""
         self._check_name()
         try:
-            return DeltaVersion(self, DeltaTable(self.location))
+            return DeltaVersion(self, DeltaTable(self.location, storage_options=choose_options(self.location)))
         except TableNotFoundError:
             return None
         except OSError as error:
@@ -145,15 +150,26 @@ class DeltaLog:
     def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> DeltaVersion:
         """The table, made by whoever is first. Raises EnvironmentFailed, ConfigError."""
         self._check_name()
+        often = {"delta.checkpointInterval": str(OFTEN)} if is_url(self.location) else {}
         try:
-            DeltaTable.create(self.location, Schema.from_json(schema), mode="ignore", configuration=settings)
+            DeltaTable.create(
+                self.location,
+                Schema.from_json(schema),
+                mode="ignore",
+                configuration={**often, **(settings or {})},
+                storage_options=choose_options(self.location),
+            )
         except CommitFailedError:
             pass  # somebody else was first
         except (DeltaError, OSError) as error:
             raise EnvironmentFailed(
                 f"{self.location} cannot be made ({describe_error(error)}). Check the disk and its rights"
             ) from error
-        return DeltaVersion(self, DeltaTable(self.location))
+        return DeltaVersion(self, DeltaTable(self.location, storage_options=choose_options(self.location)))
+
+    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """See `Log.read_infos`."""
+        return do_each(self.location, self.read_info, versions)
 
     def read_info(self, version: int) -> dict[str, Any]:
         """What the commit of this version says of itself, and its number; empty where it is not there."""
@@ -171,7 +187,7 @@ class DeltaLog:
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """See `Log.read_actions`. Raises ValueError, too."""
         try:
-            lines = self._read(_name(version)).split(b"\n")
+            lines = self.read_commit(version).split(b"\n")
         except OSError as error:
             raise EnvironmentFailed(
                 f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk and its rights"
@@ -181,29 +197,49 @@ class DeltaLog:
 
     def stamp(self, version: int) -> tuple[object, ...] | None:
         """What is another value once the table has a newer version than this, or another log. None: it has already."""
-        seen, next_one = self._store().get_file_info([_name(version), _name(version + 1)])
+        if is_url(self.location):
+            commits = self._list_tags(version - 1)
+            return (commits[version],) if list(commits) == [version] else None
+        seen, next_one = self.store.get_file_info([_name(version), _name(version + 1)])
         gone = seen.type != fs.FileType.File or next_one.type != fs.FileType.NotFound
         return None if gone else (seen.mtime_ns, seen.size)
 
     def stamp_folder(self) -> int | None:
         """What is another number after each commit; None where there is no table. On a disk the table is not opened."""
-        if _is_url(self.location):  # a store keeps no time of a folder
-            table = self.open()
-            return table.number if table else None
+        if is_url(self.location):  # a store keeps no time of a folder
+            return self._find_newest()
         with suppress(OSError, ValueError):
-            found = self._store().get_file_info(LOG)
+            found = self.store.get_file_info(LOG)
             return int(found.mtime_ns) if found.type == fs.FileType.Directory else None
         return None
+
+    def _find_newest(self) -> int | None:
+        """The newest version in a bucket, from the newest that this process knew on: one request where there is none."""
+        known = NEWEST.get(self.location, -1)
+        if not (commits := self._list_tags(known - 1)) and known >= 0:
+            known, commits = -1, self._list_tags(-1)  # another table took its place
+        while commits and max(commits) > known:
+            known = NEWEST[self.location] = max(commits)
+            commits = self._list_tags(known)
+        return known if known >= 0 else None
+
+    def _list_tags(self, after: int) -> dict[int, str]:
+        """Version -> ETag of the first commits of a bucket's log that come after this version."""
+        try:
+            listed = list_after(self.location, LOG, _name(after) if after >= 0 else "")
+        except OSError as error:
+            raise EnvironmentFailed(
+                f"{self.location} cannot be read ({describe_error(error)}). Check the bucket and its rights"
+            ) from error
+        return {int(match[1]): tag for path, tag in listed.items() if (match := COMMIT.fullmatch(path))}
 
     def read_transactions(self, version: int) -> Mapping[str, int] | None:
         """All transactions at this version; None where delta-rs must be asked."""
         try:
             base, parts = self._named_checkpoint(version) or self._newest_checkpoint(version)
-            known: dict[str, int] = {}
-            for part in parts:
-                known.update(self._transactions_of_checkpoint(part))
-            for at in range(base + 1, version + 1):
-                known.update(self._transactions_of_commit(at))
+            known = dict(self.read_checkpoint(parts))
+            for commit in do_each(self.location, self.read_commit, range(base + 1, version + 1)):
+                known.update(_list_transactions(commit))
         except UNKNOWN:
             return None
         return known
@@ -211,10 +247,11 @@ class DeltaLog:
     def list_superseded(self, newest: int, before: float) -> Iterator[str]:
         """The checkpoints, below the location, that nobody needs: the log is whole without them, `newest` newer ones stand,
         and the next one was written before that time. A checkpoint may have several parts."""
-        if self._store().get_file_info(_name(0)).type != fs.FileType.File:
+        first = self.store.get_file_info([_name(0), past.name_pack(0)])
+        if all(one.type != fs.FileType.File for one in first):
             return  # somebody shortened the log: what the checkpoints say is said nowhere else
         parts: dict[int, list[Any]] = {}
-        for found in self._store().get_file_info(fs.FileSelector(LOG)):
+        for found in self._list():
             if match := CHECKPOINT.fullmatch(found.path):
                 parts.setdefault(int(match[1]), []).append(found)
         hint = self._read_hint()
@@ -222,39 +259,88 @@ class DeltaLog:
             if min(one.mtime_ns for one in parts[successor]) < before * 1e9 and version != hint.get("version"):
                 yield from sorted(one.path for one in parts[version])
 
-    def delete(self, path: str) -> None:
-        """Deletes a file of the log, if it is there."""
-        with suppress(FileNotFoundError):
-            self._store().delete_file(path)
+    def list_commits(self) -> dict[int, float]:
+        """The commits in the log's folder: version -> when it was written, in seconds since 1970. Raises OSError."""
+        found = ((COMMIT.fullmatch(one.base_name), one.mtime_ns) for one in self._list())
+        return {int(match[1]): written / 1e9 for match, written in found if match}
+
+    def list_checkpoints(self) -> dict[int, list[str]]:
+        """The whole checkpoints, by version, each with its parts. Raises OSError."""
+        there: dict[tuple[int, int], list[str]] = {}
+        for found in self._list():
+            match = CHECKPOINT.fullmatch(found.path)
+            if match and not match[4]:
+                there.setdefault((int(match[1]), int(match[3] or 1)), []).append(found.path)
+        return {base: sorted(paths) for (base, parts), paths in there.items() if len(paths) == parts}
+
+    def read_commit(self, version: int) -> bytes:
+        """The commit as it was written. Raises FileNotFoundError where there is none, OSError."""
+        try:
+            return read(self.location, _name(version))
+        except FileNotFoundError:
+            return past.read_packed(self.location, self.store, version)
+
+    def read_set(self, version: int) -> dict[str, int]:
+        """The transactions that the commit set. Raises OSError, ValueError."""
+        return dict(_list_transactions(self.read_commit(version)))
+
+    def read_checkpoint(self, parts: list[str]) -> Iterator[tuple[str, int]]:
+        """The transactions of a checkpoint. Raises OSError, ValueError, ArrowException."""
+        for part in parts:
+            yield from self._transactions_of_checkpoint(part)
+
+    def checkpoint(self) -> bool:
+        """Makes a checkpoint where `TAIL` commits came since the last; delta-rs does so at commits, unless it is killed or
+        another program told it not to. Whether there is a table. Raises EnvironmentFailed."""
+        if (table := self.open()) is None:
+            return False
+        try:
+            if table.number - max(self.list_checkpoints(), default=0) >= TAIL:
+                table.handle.create_checkpoint()
+        except (DeltaError, OSError) as error:
+            why = describe_error(error)
+            raise EnvironmentFailed(
+                f"{self.location} got no checkpoint ({why}). The next maintenance tries again"
+            ) from error
+        return True
+
+    def delete_commit(self, version: int) -> None:
+        """Deletes the commit from the log's folder, if it is there."""
+        self.delete([_name(version)])
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Deletes those files of the log that are there. Raises OSError."""
+        delete(self.location, paths)
 
     def _lines(self, version: int) -> Iterator[bytes]:
+        if is_url(self.location):
+            yield from self.read_commit(version).split(b"\n")
+            return
         rest = b""
-        with self._store().open_input_file(_name(version)) as commit:
+        try:
+            commit = self.store.open_input_file(_name(version))
+        except FileNotFoundError:
+            yield from past.read_packed(self.location, self.store, version).split(b"\n")
+            return
+        with commit:
             while chunk := commit.read(CHUNK):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from lines
         yield rest
 
-    def _read(self, path: str) -> bytes:
-        with self._store().open_input_file(path) as file:
-            return bytes(file.readall())
+    def _list(self) -> list[Any]:
+        return list(self.store.get_file_info(fs.FileSelector(LOG)))
 
     def _transactions_of_checkpoint(self, part: str) -> Iterator[tuple[str, int]]:
         """Only the column of transactions is read, however many files the checkpoint names."""
-        with self._store().open_input_file(part) as file:
+        with self.store.open_input_file(part) as file:
             for rows in pq.ParquetFile(file).iter_batches(columns=["txn"]):
                 yield from map(_check_lasting, rows.column("txn").drop_null().to_pylist())
-
-    def _transactions_of_commit(self, version: int) -> Iterator[tuple[str, int]]:
-        """Of one id twice in a commit delta-rs takes the first."""
-        lines = self._read(_name(version)).split(b"\n")
-        found = [txn for line in lines if b'"txn"' in line and (txn := json.loads(line).get("txn"))]
-        yield from map(_check_lasting, reversed(found))
 
     def _read_hint(self) -> dict[str, Any]:
         """The checkpoint at which a reader starts, so that a long log need not be listed; empty: nobody knows."""
         with suppress(OSError, ValueError, KeyError, TypeError):
-            hint = json.loads(self._read(HINT))
+            hint = json.loads(read(self.location, HINT))
             return {"version": int(hint["version"]), "parts": hint.get("parts")}
         return {}
 
@@ -265,21 +351,19 @@ class DeltaLog:
             return None
         names = [f".{n + 1:010}.{parts:010}" for n in range(parts)] if parts else [""]
         paths = [f"{LOG}/{base:020}.checkpoint{name}.parquet" for name in names]
-        there = all(one.type == fs.FileType.File for one in self._store().get_file_info(paths))
+        there = all(one.type == fs.FileType.File for one in self.store.get_file_info(paths))
         return (base, paths) if there else None
 
     def _newest_checkpoint(self, version: int) -> tuple[int, list[str]]:
         """The newest whole one; without one the log is read from its start."""
-        there: dict[tuple[int, int], list[str]] = {}
-        for found in self._store().get_file_info(fs.FileSelector(LOG)):
-            match = CHECKPOINT.fullmatch(found.path)
-            if match and not match[4] and int(match[1]) <= version:
-                there.setdefault((int(match[1]), int(match[3] or 1)), []).append(found.path)
-        whole = [(base, sorted(paths)) for (base, parts), paths in there.items() if len(paths) == parts]
-        return max(whole, default=(-1, []))
+        there = self.list_checkpoints()
+        base = max((one for one in there if one <= version), default=-1)
+        return base, there.get(base, [])
 
-    def _store(self) -> fs.FileSystem:
-        return _open_store(self.location)
+    @property
+    def store(self) -> fs.FileSystem:
+        """What is below the location."""
+        return open_files(self.location)
 
     def _check_name(self) -> None:
         if taken := TAKEN.search(self.location):
@@ -299,22 +383,14 @@ def describe_error(error: Exception) -> str:
     return " ".join(re.sub(r"\s*↳\s*", ": ", said).split())[:400]
 
 
-@lru_cache(maxsize=64)
-def _open_store(location: str) -> fs.FileSystem:
-    """What is below the location. delta-rs reads a local disk, too, but takes three times as long for a small file."""
-    if not _is_url(location):
-        return fs.SubTreeFileSystem(location, fs.LocalFileSystem())
-    from deltalake.fs import DeltaStorageHandler
-
-    return fs.PyFileSystem(DeltaStorageHandler(location))
-
-
-def _is_url(location: str) -> bool:
-    return "://" in location
-
-
 def _name(version: int) -> str:
     return f"{LOG}/{version:020}.json"
+
+
+def _list_transactions(commit: bytes) -> Iterator[tuple[str, int]]:
+    """Of one id twice in a commit delta-rs takes the first."""
+    found = [txn for line in commit.split(b"\n") if b'"txn"' in line and (txn := json.loads(line).get("txn"))]
+    yield from map(_check_lasting, reversed(found))
 
 
 def _check_lasting(txn: Mapping[str, Any]) -> tuple[str, int]:

@@ -10,7 +10,7 @@ A file of a batch holds a row for each offset between the bounds that its statis
 import json
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -78,6 +78,10 @@ class MemoryLog:
     def read_info(self, version: int) -> Mapping[str, Any]:
         """See `Log.read_info`."""
         return self.commits[version].info if 0 <= version <= self.newest else {}
+
+    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """See `Log.read_infos`."""
+        return map(self.read_info, versions)
 
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """See `Log.read_actions`."""
@@ -205,6 +209,10 @@ class MemoryFiles:
             return None
         left = ((start, max(start, first)), (min(end, last), end))
         return tuple(make_file(f"data/{attempt}/kept", partition, *some) for some in left if some[0] < some[1])
+
+    def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:  # noqa: ARG002
+        """A file of its has rows of one stretch alone."""
+        return None
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
         """See `Files.rename`."""

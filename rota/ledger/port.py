@@ -5,7 +5,7 @@ A log is a row of numbered versions; each is made by one commit. A commit sets t
 removes files, and says something of itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -111,6 +111,10 @@ class Log(Protocol):
         """What the commit of this version says of itself, with its number as `version`; empty where it is not there."""
         ...
 
+    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """The same of each of these versions, in order."""
+        ...
+
     def stamp_folder(self) -> int | None:
         """What is another number after each commit, read without opening the table; None where there is no table."""
         ...
@@ -143,6 +147,11 @@ class Files(Protocol):
     def cut(self, said: Mapping[str, Any], ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:
         """New files with the rows of this one (as `Version.files` says it) that are outside the ranges; None where all
         are. Raises EnvironmentFailed where it cannot be read."""
+        ...
+
+    def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
+        """A new file with the rows of these, in their order; a column that one has not is null in its rows. None where their
+        columns do not go together. Raises EnvironmentFailed where one cannot be read."""
         ...
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:

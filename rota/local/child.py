@@ -30,12 +30,14 @@ class Child:
         env: Mapping[str, str],
         stop: signal.Signals,
         orphaned: signal.Signals = signal.SIGKILL,
+        folder: Path | None = None,
     ):
         self.name, self.log, self._stop = name, log, stop
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 command,
                 env=dict(env),
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

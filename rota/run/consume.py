@@ -21,10 +21,10 @@ from rota.coordination.membership import end_run, narrow_run, portions, register
 from rota.coordination.parking import note_refusal, park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
-from rota.dataplane.ports import FailedPartition, Holds, Ports, WaitsAlone, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Holds, Ports, TidiesUp, WaitsAlone, WrittenFiles
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.ledger.compaction import compact, is_due
-from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
+from rota.ledger.values import Batch, LogEntry, Position, Ranges, Spans, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
 from rota.run.restored import find_lost_offsets
@@ -168,7 +168,7 @@ class ConsumingRun:
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
         yield from self._heal(claimed, latest)
-        self._acknowledge(claimed.offsets)
+        self._acknowledge(claimed.offsets, {})
         jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), latest)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
@@ -224,15 +224,16 @@ class ConsumingRun:
             return self._park(partition, reason, offset, final=False)
         return DroppedPartition(partition, "it could not be looked at a moment ago; the next run looks again")
 
-    def _acknowledge(self, offsets: Mapping[str, int]) -> None:
-        if isinstance(self.ports.source, Holds):
-            self.ports.source.acknowledge(offsets)
+    def _acknowledge(self, offsets: Mapping[str, int], consumed: Spans) -> None:
+        source = self.ports.source
+        if isinstance(source, Holds):
+            source.acknowledge(offsets)
+        if consumed and isinstance(source, TidiesUp):
+            source.tidy(consumed)
 
     def _heal(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
-        """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of.
-
-        A partition without checkpoint tells of its last batch at most.
-        """
+        """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of; of a partition
+        without checkpoint it tells of the last batch at most."""
         seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
         past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
@@ -240,6 +241,7 @@ class ConsumingRun:
             untold = [one for one in past if one.goes_beyond(p, at)]
             yield from (make_event(one, p, latest[p]) for one in reversed(untold))
             self._write_checkpoints({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
+            self._acknowledge({}, {p: sorted(one.ranges[p] for one in untold if one.op == "commit")})
 
     def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
@@ -288,7 +290,7 @@ class ConsumingRun:
                     yield make_event(committed, p, latest[p], healed=False)
                 ends = {p: end for p, (_, end) in kept.items()}
                 self._write_checkpoints(ends, committed, claimed.table)
-                self._acknowledge(ends)
+                self._acknowledge(ends, {p: [r] for p, r in kept.items()})
                 for table in (self.ports.main, self.ports.quarantine) if is_due(committed.version) else ():
                     compact(table)
                 return

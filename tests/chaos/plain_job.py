@@ -13,6 +13,7 @@ from rota.dataplane import footers, names
 from rota.dataplane.ports import FailedPartition, Source, WrittenFiles
 from rota.errors import BadTransform
 from rota.ledger.values import Ranges
+from tests.dataplane.written import read_footers
 
 TYPES = {
     "_partition": "string",
@@ -57,7 +58,7 @@ class PlainJob:
                 for partition, (start, end) in ranges.items():
                     self._write(attempt, partition, range(start, end))
                 self.written()
-                yield WrittenFiles(attempt, ranges, footers.read_footers(self.table, attempt, ranges), 0.0)
+                yield WrittenFiles(attempt, ranges, read_footers(self.table, attempt, ranges), 0.0)
 
     def _write(self, attempt: str, partition: str, offsets: range) -> None:
         files = ((offset, self.landing / self.source.locate(partition, offset)) for offset in offsets)

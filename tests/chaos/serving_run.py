@@ -10,14 +10,14 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from rota.catalog import load
 from rota.coordination.client import opened
 from rota.coordination.group_state import GroupState
-from rota.dataplane.spark import bisection
+from rota.dataplane.spark import writing
 from rota.errors import RotaError
 from rota.ids import worker_of
 from rota.ledger.ledger import Ledger
@@ -28,9 +28,6 @@ from rota.run.work import find_work
 from rota.settings import Settings
 from tests.chaos.plain_job import PlainJob
 from tests.waiting import wait_until
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 @click.command()
@@ -59,12 +56,13 @@ def stop_if_told(told: Path) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def save_and_stop(told: Path, save: "Callable[[DataFrame, Path], None]" = bisection.save) -> "Callable[..., None]":
+def write_and_stop(told: Path, write: Callable[..., Any] = writing.write) -> Callable[..., Any]:
     """Spark writes; then it stops where it is told to."""
 
-    def call(frame: "DataFrame", place: Path) -> None:
-        save(frame, place)
+    def call(*args: Any, **more: Any) -> Any:
+        files = write(*args, **more)
         stop_if_told(told)
+        return files
 
     return call
 
@@ -82,7 +80,7 @@ def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: 
     ports = open_ports(pipeline, tree.group, tree.meta().id)
     told = folder / f"stop-{worker}"
     if spark:
-        bisection.save = save_and_stop(told)  # type: ignore[assignment]
+        writing.write = write_and_stop(told)
     else:
         job = PlainJob(ports.source, folder / "land", folder / "table" / "main", written=lambda: stop_if_told(told))
         ports = replace(ports, job=job)

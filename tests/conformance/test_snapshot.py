@@ -37,6 +37,7 @@ CHANGES: dict[str, Callable[[Group], object]] = {
     "join": lambda g: g.join("w3"),
     "leave": lambda g: g.agents["w2"].store.close(),
     "leaving": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(leaving=True)),
+    "unable": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(unable="no executor")),
     "zone": lambda g: membership.announce(g.agents["w2"], g.names["w2"], Live(zone="a")),
     "restart": lambda g: (g.agents["w2"].store.close(), g.join("w2")),
     "unreadable live": lambda g: g.tree.store.set(g.tree.paths.live(g.names["w2"]), b"?", -1),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import DeadlineExceeded, FailedHealthCheck
 
 ROOT = Path(__file__).parents[2]
-OURS = ("assets", "benchmarks", "dagster_project", "pipelines", "resources", "rota", "sensors")
+OURS = ("assets", "benchmarks", "dagster_project", "pipelines", "resources", "rota", "sensors", "simulator")
 FILES = sorted((ROOT / "tests").rglob("*.py"))
 LONGEST = 400  # lines
 COLUMNS = {"_partition", "_offset", "_attempt", "_position", "_file", "_raw", "_reason"}  # see docs/protocol.md

@@ -151,6 +151,7 @@ NEEDS = {
         replace(WELL, protocol="race", joined_under={"w1": "claim", "w2": "race"}), SETTLE, "protocol", "start it again",
     ),
     "a frozen Spark": (replace(WELL, silent={"w1": "it says nothing"}), SETTLE, "spark", "the worker's log"),
+    "a Spark without executors": (replace(WELL, unable={"w1": "no executor"}), SETTLE, "unable", "give its Spark room"),
     "an id twice": (replace(WELL, twice=("w1",)), SETTLE, "twice", "another --id"),
     "a refused file": (replace(WELL, refused={"x.py": "it raised. Mend it"}), 0.0, "refused", "Mend it"),
     "no source": (pipeline(fault="no folder. Check it"), SETTLE, "source", "no folder"),

@@ -14,7 +14,7 @@ from rota.errors import ConfigError
 from rota.ledger.values import Spans
 from rota.run.rewritten import explain_rewritten
 from rota.run.spans import Choice, choose_spans, find_consumed, join_offsets, list_rounds
-from rota.sim.source import MemorySource
+from simulator.source import MemorySource
 
 
 @dataclass(frozen=True)

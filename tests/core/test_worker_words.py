@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from rota.cli import worker
-from rota.cli.worker import RESTARTS, STARTING, Process
+from rota.cli.worker import RESTARTS, ROOM, STARTING, Process
 from rota.coordination.records import Live
 from rota.errors import EnvironmentFailed
 from rota.group.usage import EVERY, STALE, Usage
@@ -44,7 +44,7 @@ class Deaf:
 
     def __init__(self) -> None:
         self.pid: int | None = None
-        self.answers, self.starts, self.holds = True, 0, ""
+        self.answers, self.starts, self.holds, self.executors = True, 0, "", 1
 
     def mapped(self) -> bool:
         return False
@@ -56,6 +56,9 @@ class Deaf:
 
     def ready(self) -> bool:
         return self.answers
+
+    def has_executors(self) -> bool:
+        return self.executors > 0
 
     def stuck(self) -> str:
         return self.holds
@@ -116,6 +119,41 @@ def test_a_spark_with_a_task_that_cannot_be_ended_is_replaced(
     said = 'event=spark-stuck pid=1 reason="Killed task 7 could not be stopped"'
     process.log.close()
     assert (said in capfd.readouterr().err) == guarded
+
+
+@pytest.mark.parametrize("at_first", [True, False])
+def test_a_worker_without_executors_says_so_until_it_has_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], at_first: bool
+) -> None:
+    now, spark = 0, Deaf()
+    spark.executors = int(at_first)
+    monkeypatch.setattr(worker.time, "monotonic", lambda: float(now))
+
+    def wait(seconds: float) -> None:
+        nonlocal now
+        now += int(seconds)
+
+    monkeypatch.setattr(worker.time, "sleep", lambda _: wait(1))
+    process = Process("g", "w1", Live(), spark, Settings.from_environment(), "")  # type: ignore[arg-type]
+    assert process.start_spark()
+    assert (now > ROOM, process.live.unable == "") == (not at_first, at_first), (
+        "it joins, and says that it can do nothing"
+    )
+    spark.executors = 0
+    for seconds, unable in ((ROOM - 1, not at_first), (2, True), (STARTING - ROOM, True)):
+        wait(seconds)
+        process.watch_spark()
+        assert bool(process.live.unable) == unable
+    wait(ROOM)
+    process.watch_spark()
+    assert spark.starts == 2, "an application that no master knows any more gets no executor"
+    spark.executors = 1
+    process.watch_spark()
+    process.watch_spark()
+    assert process.live.unable == ""
+    process.log.close()
+    words = re.findall(r"event=(spark-\w+)", capfd.readouterr().err)
+    assert [one for one in words if one.endswith("able")] == ["spark-unable", "spark-unable", "spark-able"]
 
 
 def test_usage_is_news_when_it_moved_or_grew_old(monkeypatch: pytest.MonkeyPatch) -> None:

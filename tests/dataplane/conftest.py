@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rota.dataplane.spark import session
+from rota.java import list_jars
 from tests.dataplane.world import World
 
 
@@ -88,3 +89,12 @@ def spark(endpoint: str) -> Iterator[SparkSession]:
 @pytest.fixture
 def world(tmp_path: Path, endpoint: str, spark: SparkSession) -> World:
     return World(tmp_path, endpoint, spark=spark)
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def landed(request: pytest.FixtureRequest, tmp_path: Path, endpoint: str, spark: SparkSession) -> World:
+    """A world whose files land on a disk, and one in which they do in a bucket."""
+    if request.param == "disk":
+        return World(tmp_path, endpoint, spark=spark)
+    assert list_jars(), "Spark has no jars for buckets. Type: make s3a"
+    return World(tmp_path, endpoint, spark=spark, landing=f"{request.getfixturevalue('bucket')}/land")

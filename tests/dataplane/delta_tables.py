@@ -12,6 +12,7 @@ from rota.dataplane import footers, names
 from rota.dataplane.delta.tables import open_table
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, TableClaim
+from tests.dataplane.written import read_footers
 
 META = "0" * 32
 
@@ -37,7 +38,7 @@ def batch(table: Ledger, claimed: TableClaim, rows: int = 1, ends: dict[str, int
             | {n: [None] * (end - start) for n in extra}
         )
         pq.write_table(data.replace_schema_metadata({footers.SPARK: json.dumps(said)}), folder / "f.parquet")
-    files = footers.read_footers(Path(table.location), attempt, ranges)
+    files = read_footers(Path(table.location), attempt, ranges)
     counts = {p: end - start for p, (start, end) in ranges.items()}
     return Batch(uuid.uuid4().hex, "run", "w@0", attempt, 3, ranges, files, counts)
 

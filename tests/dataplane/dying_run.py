@@ -20,7 +20,7 @@ from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.spark import bisection
+from rota.dataplane.spark import writing
 from rota.ledger.ledger import Ledger
 from rota.registry import open_ports
 from rota.run import consume as verb
@@ -92,8 +92,8 @@ def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
         "indexed": (FilesSource, "assign_offsets", die_after(FilesSource.assign_offsets)),
         "claimed": (Ledger, "claim", die_after(Ledger.claim, "main")),
-        "in the job": (bisection, "save", die_meanwhile(bisection.save)),
-        "written": (bisection, "save", die_after(bisection.save)),
+        "in the job": (writing, "write", die_meanwhile(writing.write)),
+        "written": (writing, "write", die_after(writing.write)),
         "set aside": (Ledger, "commit", die_after(Ledger.commit, "quarantine")),
         "before the commit": (Ledger, "commit", die_before(Ledger.commit)),
         "committed": (Ledger, "commit", die_after(Ledger.commit, "main")),

@@ -54,7 +54,7 @@ class SqliteSource:
     def of(cls, pipeline: Pipeline, home: Home) -> Self:
         """The source that the pipeline declares."""
         declared = cast(Rows, pipeline.source)
-        return cls(declared, resolve_folder(declared.path), home.folder / "stage")
+        return cls(declared, resolve_folder(declared.path), home.scratch)
 
     # --- what every source does
     def find_place(self) -> str:
@@ -126,7 +126,7 @@ class SqliteSource:
             yield Records(frame, self, lambda: sum(map(len, found.values())))
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
-        """See `RawRecords.read_records`."""
+        """See `HoldsSeveral.read_records`."""
         return [values.decode(body) for _, body in self._read(partition, offset, offset + 1)]
 
     def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:

@@ -1,6 +1,5 @@
 """Bad input of every kind: one clear line, nothing lost, nobody else held up."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.tables import open_table
-from rota.dataplane.spark import bisection
+from rota.dataplane.spark import bisection, writing
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.run.work import find_work
@@ -373,13 +372,14 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)
-    save = bisection.save
+    write = writing.write
 
-    def saved(frame: Any, folder: Path) -> None:
-        save(frame, folder)
+    def written(*args: Any) -> Any:
+        files = write(*args)
         world.rows("a", "0", 3)
+        return files
 
-    monkeypatch.setattr(bisection, "save", saved)
+    monkeypatch.setattr(writing, "write", written)
     if not guarded:
         monkeypatch.setattr(bisection.Bisection, "look_again", lambda *_: None)
     found = kinds(world.run("a", "b"))

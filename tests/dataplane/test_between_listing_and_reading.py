@@ -17,7 +17,7 @@ import pytest
 
 from rota.dataplane.files import parquet, staging, texts
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.spark import bisection
+from rota.dataplane.spark import bisection, writing
 from rota.errors import RotaError
 from rota.ledger.ledger import Ledger
 from rota.run.consume import CommittedBatch
@@ -33,8 +33,8 @@ MOMENTS: dict[str, tuple[object, str, bool]] = {  # what is called then, and whe
     "after the bytes were counted": (texts, "count_most", False),
     "after the footers were read": (parquet, "explain_misfit", False),
     "before Spark lists": (staging, "load_links", True),
-    "after Spark listed": (bisection, "save", True),
-    "after Spark read": (bisection, "save", False),
+    "after Spark listed": (writing, "write", True),
+    "after Spark read": (writing, "write", False),
     "before the commit": (Ledger, "commit", True),
 }
 ONLY = {"after the bytes were counted": ("json", "csv"), "after the footers were read": ("parquet",)}

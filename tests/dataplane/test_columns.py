@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from rota.dataplane import footers, names
+from rota.dataplane import names
 from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger import schema
 from rota.ledger.replacing import replace_rows
 from tests.dataplane.delta_tables import again, batch, ledger, spark_schema
+from tests.dataplane.written import read_footers
 
 
 def test_new_columns_are_added_before_the_commit(tmp_path: Path) -> None:
@@ -73,11 +74,11 @@ def test_a_foreign_partition_or_offset_is_seen_in_the_footers(tmp_path: Path) ->
     table = ledger(tmp_path)
     one = batch(table, table.claim({"p": 1}, {"p": 0}))
     with pytest.raises(BadTransform, match="does not hold"):
-        footers.read_footers(Path(table.location), one.attempt, {"q": (0, 2)})
+        read_footers(Path(table.location), one.attempt, {"q": (0, 2)})
     with pytest.raises(BadTransform, match="offsets outside"):
-        footers.read_footers(Path(table.location), one.attempt, {"p": (0, 1)})
+        read_footers(Path(table.location), one.attempt, {"p": (0, 1)})
     with pytest.raises(BadTransform, match="offsets outside"):
-        footers.read_footers(Path(table.location), one.attempt, {"p": (1, 2)})
+        read_footers(Path(table.location), one.attempt, {"p": (1, 2)})
 
 
 def test_folders_that_spark_split_off_are_named_after_the_rows_in_them(tmp_path: Path) -> None:
@@ -93,11 +94,11 @@ def test_folders_that_spark_split_off_are_named_after_the_rows_in_them(tmp_path:
     write(1, "p:a", "p:a")
     write(-2, long)
     ranges = {"p:a": (0, 1), "p:b": (0, 1), long: (0, 1)}
-    found = {f.path: f.partition for f in footers.read_footers(tmp_path, "one", ranges)}
+    found = {f.path: f.partition for f in read_footers(tmp_path, "one", ranges)}
     assert found == {f"data/one/{names.split(p)}/part-0.parquet": p for p in ("p:a", long)}
     write(3, "p:b", "p:c")
     with pytest.raises(EnvironmentFailed, match="holds rows of another partition"):
-        footers.read_footers(tmp_path, "one", ranges)
+        read_footers(tmp_path, "one", ranges)
     write(4, None)
     with pytest.raises(BadTransform, match="made rows without _partition"):
-        footers.read_footers(tmp_path, "one", ranges)
+        read_footers(tmp_path, "one", ranges)

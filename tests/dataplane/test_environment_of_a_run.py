@@ -114,6 +114,8 @@ def test_the_innermost_cause_is_told(text: str, said: str) -> None:
         "StatusCode.UNAVAILABLE",
         "[OPERATION_CANCELED] x",
         "File too large",
+        "java.nio.file.AccessDeniedException: s3a://b/k: getFileStatus on s3a://b/k",
+        "org.apache.hadoop.fs.s3a.AWSClientIOException: re-open s3a://b/k at 0",
     ],
 )
 def test_what_is_of_the_environment(text: str) -> None:

@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from rota.dataplane.spark import quarantine
+from rota.dataplane.spark import writing
 from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conftest import log
 from tests.dataplane.world import PLAIN, World
@@ -25,13 +26,14 @@ def test_a_text_that_many_bad_records_share_is_stored_once(
 ) -> None:
     """One bad element makes all of a list bad. Each had the whole file as its text: n records held n files."""
     raw: list[int] = []
-    place = quarantine.place
+    write = writing.write
 
-    def measured(folder: Path, *more: object) -> None:
-        raw.append(measure(folder))
-        place(folder, *more)  # type: ignore[arg-type]
+    def measured(frame: Any, table: str, folder: str, **more: bool) -> Any:
+        files = write(frame, table, folder, **more)
+        raw.extend(file.size for file in files if folder.startswith("raw/"))
+        return files
 
-    monkeypatch.setattr(quarantine, "place", measured)
+    monkeypatch.setattr(writing, "write", measured)
     options = "{'multiLine': 'true'}" if multiline else "{}"
     world.write(f"pipeline = Pipeline(source=source(options={options}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
     world.give("a")

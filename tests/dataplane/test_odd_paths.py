@@ -64,7 +64,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     assert [f.path for f in index.files((p,))[p]] == [
         f"{odd}/{name}.json" for name in ("0", "1", *(odd + n for n in "234"))
     ]
-    vacuum(world.table, dry_run=False)
+    vacuum(str(world.table), dry_run=False)
     assert deltalog.read(world.table / "main").version == main.read_log()[0].version
     world.call("q")
     rename(world.tree, "p", world.pipeline)
@@ -114,7 +114,7 @@ def test_the_whole_line_in_a_folder_of_every_letter(tmp_path: Path, endpoint: st
     world.rows(SOME, f"{ALL}0", 5)
     (done,) = replay(world.tree, world.ports, {p: (0, 1)}, "again")
     assert isinstance(done, ReplayedRange), done
-    vacuum(world.table, timedelta(days=7), dry_run=False)
+    vacuum(str(world.table), timedelta(days=7), dry_run=False)
     world.join("w2")
     world.give(a)
     world.rows(SOME, f"{ALL}2", 2)

@@ -301,14 +301,14 @@ def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_pat
         path.write_bytes(b"x")
     for path in (old, staged, foreign):
         os.utime(path, (time.time() - 8 * 86400,) * 2)
-    assert vacuum(tmp_path) == ("main/data/old/p/f.parquet", died)
+    assert vacuum(str(tmp_path)) == ("main/data/old/p/f.parquet", died)
     assert old.exists()
-    assert vacuum(tmp_path, dry_run=False) == ("main/data/old/p/f.parquet", died)
+    assert vacuum(str(tmp_path), dry_run=False) == ("main/data/old/p/f.parquet", died)
     assert (foreign / "unread.json").exists(), "somebody else's"
     assert (young.exists(), old.exists(), staged.exists()) == (True, False, False)
     assert count_rows(Path(table.location)) == once(p=6, q=6)
     with pytest.raises(ConfigError, match="7 days"):
-        vacuum(tmp_path, timedelta(days=6))
+        vacuum(str(tmp_path), timedelta(days=6))
 
 
 def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them(tmp_path: Path) -> None:
@@ -332,13 +332,13 @@ def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them
         ]
 
     everything = said()
-    assert vacuum(tmp_path, dry_run=False) == (), "somebody may have opened the table by any of them"
+    assert vacuum(str(tmp_path), dry_run=False) == (), "somebody may have opened the table by any of them"
     for one in before[:4]:
         os.utime(one, (time.time() - 2 * 86400,) * 2)
     gone = tuple(f"main/_delta_log/{one.name}" for one in before[:3])
-    assert vacuum(tmp_path) == gone
+    assert vacuum(str(tmp_path)) == gone
     assert sorted(folder.glob("*.checkpoint.parquet")) == before
-    assert vacuum(tmp_path, dry_run=False) == gone
+    assert vacuum(str(tmp_path), dry_run=False) == gone
     assert sorted(folder.glob("*.checkpoint.parquet")) == before[3:]
     assert said() == everything
     claimed = table.claim({"p": 6, "q": 6}, {"p": 0, "q": 0})
@@ -357,7 +357,7 @@ def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) ->
     (folder / f"{0:020}.json").unlink()
     for one in folder.glob("*.checkpoint.parquet"):
         os.utime(one, (time.time() - 2 * 86400,) * 2)
-    assert vacuum(tmp_path, dry_run=False) == ()
+    assert vacuum(str(tmp_path), dry_run=False) == ()
 
 
 def test_offsets_and_tokens_survive_checkpoints_and_compaction_of_the_log(tmp_path: Path) -> None:

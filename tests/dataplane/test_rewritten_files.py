@@ -8,8 +8,8 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.dataplane.files import file_index
+from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.file_index import LandedFile
-from rota.dataplane.files.files_source import FilesSource
 from rota.run.rewritten import explain_rewritten
 from tests.dataplane.landing_folders import land, make_entry, source
 
@@ -48,9 +48,9 @@ def test_what_is_read_again_is_kept_as_it_is_then_under_the_offset_it_has(tmp_pa
     now.index.keep(("p:x",))
     assert set(one.find_broken({"p:x": (0, 2), "p:y": (0, 1)})) == {"p:y"}
     assert "x/3.json (offset 2) changed" in str(one.find_broken({"p:x": (0, 3)})["p:x"]), "it was not read again"
-    version = DeltaTable(one.index.path).version()
+    version = DeltaTable(one.index.location).version()
     now.index.keep(("p:x",))
-    assert DeltaTable(one.index.path).version() == version, "nothing new is written"
+    assert DeltaTable(one.index.location).version() == version, "nothing new is written"
     assert [one.locate("p:x", i) for i in range(3)] == ["x/1.json", "x/2.json", "x/3.json"]
     assert one.assign_offsets(("p:x", "p:y")) == {"p:x": 3, "p:y": 1}
 
@@ -82,7 +82,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
         found = real(*args)  # type: ignore[arg-type]
         if armed and armed.pop():
             if other == "compaction":
-                DeltaTable(one.index.path).optimize.compact()
+                DeltaTable(one.index.location).optimize.compact()
             else:
                 land(tmp_path, "x/4.json")
                 one.assign_offsets(("p:x",))
@@ -91,7 +91,7 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
     monkeypatch.setattr(file_index.FileIndex, "rewrite_renewed", meanwhile)
     one.reread({"p:x": (0, 3)}).index.keep(("p:x",))
     assert not one.find_broken({"p:x": (0, 3)})
-    files = DeltaTable(one.index.path).file_uris()
+    files = DeltaTable(one.index.location).file_uris()
     rows = sorted((r["ordinal"], r["path"]) for uri in files for r in pq.read_table(uri).to_pylist())
     assert rows == [(i, f"x/{i + 1}.json") for i in range(3 if other == "compaction" else 4)]
 
@@ -136,8 +136,8 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
     assert said.startswith("x/2.json (offset 2) and 4 more changed")
     assert said.endswith("A replay takes it: from 2 to 3, from 4 to 8"), "what was skipped stays out"
     looked: list[LandedFile] = []
-    real = FilesSource.read_state
-    monkeypatch.setattr(FilesSource, "read_state", lambda self, file: looked.append(file) or real(self, file))
+    real = DiskLanding.read_state
+    monkeypatch.setattr(DiskLanding, "read_state", lambda self, file: looked.append(file) or real(self, file))
     assert explain_rewritten(one, log, most=2)["p:x"].startswith("x/6.json (offset 6) and 1 more changed")
     assert len(looked) == 2
 

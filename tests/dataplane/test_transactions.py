@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,21 +18,7 @@ from rota.ledger.change import read_back
 from rota.ledger.delta_log import DeltaLog
 from rota.ledger.values import Batch
 from tests.dataplane.delta_tables import ledger
-
-IDS = [f"rota/g/p:k{i}/{kind}" for i in range(3) for kind in ("offset", "token")] + [
-    "rota/adopted",
-    "tab\u2028le\n\"x'",
-]
-SCHEMA = Schema.from_arrow(pa.schema([("n", pa.int64())])).to_json()
-
-
-def commit_moves(table: Path, moves: list[tuple[int, int]], updated: int | None = None) -> None:
-    handle = DeltaTable(table)
-    said = [Transaction(IDS[i], version, updated) for i, version in moves]
-    properties = CommitProperties(
-        app_transactions=said, custom_metadata={"by": '\u2028{"txn":{"appId":"no","version":1}}'}
-    )
-    handle.create_write_transaction([], "append", handle.schema(), partition_by=[], commit_properties=properties)
+from tests.dataplane.transactions import IDS, SCHEMA, commit_moves
 
 
 def in_parts(table: Path) -> None:

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from rota.dataplane import footers
 from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
+from tests.dataplane.written import read_footers
 
 SCHEMA = "d date, t timestamp, z timestamp_ntz, b binary, e decimal(38,10), s string"
 OF_JSON = f"""
@@ -76,7 +76,7 @@ def test_a_footer_of_any_value(tmp_path: Path, case: str) -> None:
     path.parent.mkdir(parents=True)
     columns = {"_partition": ["p:a"], "_offset": pa.array([0], pa.int64()), "plain": [1], "x": values[case]}
     pq.write_table(pa.table(columns), path)
-    (file,) = footers.read_footers(tmp_path, "attempt", {"p:a": (0, 1)})
+    (file,) = read_footers(tmp_path, "attempt", {"p:a": (0, 1)})
     low = json.loads(file.statistics)["minValues"]
     assert low["plain"] == 1
     assert set(low) - {"_partition", "_offset", "plain"} <= {"x"} if case == "uint64" else "x" not in low

@@ -60,6 +60,37 @@ def test_what_stands_beside_a_quotation_is_the_environments(text: str) -> None:
     assert isinstance(judge_failure(RuntimeError(text), spark(), "p:a"), EnvironmentFailed)
 
 
+PYTHON = "An exception was thrown from the Python worker: Traceback (most recent call last):\n{}\n SQLSTATE: 38000"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('java.io.IOException: Cannot run program "/nowhere/python3": error=2, No such file', "/nowhere/python3"),
+        (
+            "Python in worker has different version: 3.9 than that in driver: 3.11, PySpark cannot run with different",
+            "3.9 than that in driver: 3.11). Give the worker PYSPARK_PYTHON",
+        ),
+        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 15.0.0 must be installed; it was not found.", "PyArrow >= 15.0.0 must be"),
+        (PYTHON.format("ModuleNotFoundError: No module named 'pyarrow'"), "has no module 'pyarrow', which is here"),
+        (PYTHON.format("ModuleNotFoundError: No module named 'tests.waiting'"), "put it beside the pipeline's file"),
+    ],
+)
+def test_a_python_of_executors_that_is_not_the_runs_is_one_line_and_the_environments(text: str, said: str) -> None:
+    error = judge_failure(RuntimeError(text), spark(), "p:a")
+    assert isinstance(error, EnvironmentFailed)
+    assert said in str(error)
+    assert len(str(error).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [PYTHON.format("ModuleNotFoundError: No module named 'no_such_module'"), "ValueError: 'No module named 'pyarrow''"],
+)
+def test_a_module_that_is_not_here_either_is_the_transforms(text: str) -> None:
+    assert isinstance(judge_failure(RuntimeError(text), spark(), "p:a"), BadTransform)
+
+
 def test_a_message_ends_with_the_next_step_for_its_partition() -> None:
     error = judge_failure(RuntimeError("cannot resolve `x`;\n'Project [x]"), spark(), "p:a")
     assert str(error) == ("RuntimeError: cannot resolve `x`. Mend the transform or the data, then: rota retry p:a")
@@ -208,11 +239,11 @@ def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPat
     source = open_files(world.pipeline)
     source.assign_offsets(("p:a",))
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 2 in range(*r) else None)
-    (piece,) = Bisection(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
+    (piece,) = Bisection(world.pipeline, source, str(world.table), spark(), None).run({"p:a": (0, 4)})
     assert isinstance(piece, FailedPartition)
     assert "in offsets 0 to 3" in str(piece.error)
     (world.folder / "land/a/03.json").unlink()
-    (piece,) = Bisection(world.pipeline, source, world.table, spark(), None).run({"p:a": (0, 4)})
+    (piece,) = Bisection(world.pipeline, source, str(world.table), spark(), None).run({"p:a": (0, 4)})
     assert isinstance(piece, FailedPartition)
     assert "vanished" in str(piece.error)
 

@@ -22,6 +22,8 @@ from rota.machine import free_port
 from rota.pipeline import Pipeline
 from rota.registry import open_ports
 from rota.run.consume import CommittedBatch, Event, consume
+from rota.stores import is_url, open_objects
+from tests.bucket import CREDENTIALS
 from tests.claiming import claim_one
 from tests.conservation.engines import ENGINES
 from tests.waiting import wait_until
@@ -47,8 +49,10 @@ class World:
     server: MemoryServer = field(default_factory=MemoryServer)
     spark: "SparkSession | None" = None
     group: str = "g"
+    landing: str = ""  # where files land: a folder of the world's own, or a prefix of a bucket
 
     def __post_init__(self) -> None:
+        self.landing = self.landing or str(self.folder / "land")
         self.tree = self.open()
         self.tree.found()
         self.incarnation = ""
@@ -67,7 +71,7 @@ class World:
         """Writes the pipeline file anew and loads it."""
         pipelines = self.folder / "pipelines"
         pipelines.mkdir(exist_ok=True)
-        header = HEADER.format(landing=str(self.folder / "land"))
+        header = HEADER.format(landing=self.landing)
         (pipelines / "p.py").write_text(header + text.replace("{table!r}", repr(str(self.table))))
         catalog = load(pipelines)
         assert not catalog.refused, catalog.refused
@@ -80,9 +84,29 @@ class World:
         self.pipeline = load(file.parent).pipelines[name]
 
     def land(self, key: str, name: str, lines: Iterable[str], suffix: str = ".json") -> None:
-        path = self.folder / "land" / key / f"{name}{suffix}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines))
+        self.put(f"{key}/{name}{suffix}", "".join(f"{line}\n" for line in lines).encode())
+
+    def put(self, path: str, content: bytes) -> None:
+        """Lands one file, or overwrites it."""
+        if is_url(self.landing):
+            open_objects(self.landing).put(path, content)
+            return
+        file = Path(self.landing) / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+    def get(self, path: str) -> bytes:
+        """What landed."""
+        if is_url(self.landing):
+            return bytes(open_objects(self.landing).get(path).bytes())
+        return (Path(self.landing) / path).read_bytes()
+
+    def delete(self, path: str) -> None:
+        """It is gone."""
+        if is_url(self.landing):
+            open_objects(self.landing).delete(path)
+        else:
+            (Path(self.landing) / path).unlink()
 
     def rows(self, key: str, name: str, count: int, first: int = 0) -> None:
         self.land(key, name, (f'{{"n": {i}, "word": "w{i}"}}' for i in range(first, first + count)))
@@ -165,6 +189,7 @@ def spark_server(folder: Path, port: int, slots: int) -> subprocess.Popen[bytes]
     command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
+    environ |= CREDENTIALS  # by which it reads the buckets of the tests
     environ["SPARK_LAUNCHER_OPTS"] = LIGHT
     command += ["--master", conf.master]
     with (folder / "log").open("wb") as log:

@@ -122,21 +122,6 @@ def test_plan_without_input_names_both_inputs() -> None:
     )
 
 
-def test_simulate_tells_how_far_it_is_where_no_terminal_is() -> None:
-    done = rota(
-        "simulate",
-        "--world",
-        "join-storm",
-        "--assignor",
-        "hash",
-        "--assignor",
-        "range",
-    )
-    assert done.returncode == 0, done.stderr
-    assert "1 of 2 runs" in done.stderr
-    assert "2 of 2 runs" in done.stderr
-
-
 def test_a_worker_says_at_once_under_which_name_it_joins_and_how_it_ends(tmp_path: Path) -> None:
     """Who typed it to see what it says moved a third of a group, without a word before."""
     terminal, inner = pty.openpty()
@@ -156,9 +141,11 @@ def test_a_worker_says_at_once_under_which_name_it_joins_and_how_it_ends(tmp_pat
     assert "under the host's name without --id" in " ".join(rota("worker", "--help").stdout.split())
 
 
-def test_completion_prints_what_a_shell_reads() -> None:
-    for shell in ("bash", "zsh", "fish"):
-        assert "_ROTA_COMPLETE" in rota("completion", shell).stdout
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_line_on_the_page_prints_what_a_shell_reads(shell: str) -> None:
+    installed = Path(sys.executable).with_name("rota")
+    environ = {**os.environ, "_ROTA_COMPLETE": f"{shell}_source"}
+    assert "_ROTA_COMPLETE" in subprocess.run([installed], env=environ, capture_output=True, text=True).stdout
 
 
 def test_a_partition_of_any_script_is_printed_on_any_terminal() -> None:

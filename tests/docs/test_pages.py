@@ -48,6 +48,7 @@ FOLDERS = (
     "resources",
     "dagster_project",
     "benchmarks",
+    "simulator",
     ".ci",
 )
 PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/(?:[\w./-]+\.\w+|[\w./-]*/|run)?|\w+\.(?:md|yaml|toml)")

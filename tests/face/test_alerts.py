@@ -171,7 +171,7 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
 ) -> None:
     """No ZooKeeper: no run was launched, no check was looked at, and nobody was called."""
     down = SerializableErrorInfo("No ZooKeeper at 127.0.0.1:1 (connection refused). Start one", [], "Unavailable")
-    starts = SerializableErrorInfo("No ZooKeeper at 127.0.0.1:1 (it gives no session). See its log", [], "Unavailable")
+    starts = SerializableErrorInfo("ZooKeeper did not answer within 10 s. See its log", [], "Unavailable")
 
     def make_sensor(name: str, location: str = "here", on: bool = True) -> InstigatorState:
         repository = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin(location), "__repository__")
@@ -202,10 +202,10 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     for at in (30.0, 91.0):
         tick(membership, at, TickStatus.FAILURE, starts)
     assert listener.tick() == [], "one cause, whatever shows it: it called a second time once ZooKeeper was started"
-    silence = evaluate_silence(listener.pipeline, Names(), down.message)
+    silence = evaluate_silence(listener.pipeline, Names(), down.message, "Unavailable")
     listener.instance.report_runless_asset_event(silence)
     assert listener.tick() == [], "and the check that says it, with what it shows as code, is of that cause"
-    said = Need("pipeline", "p", "fails", f"sensor p__backlog: {down.message}", "", 1.0, True, 1.0)
+    said = Need("pipeline", "p", "fails", f"sensor p__backlog: {down.message}", "", 1.0, True, 1.0, "Unavailable")
     listener.need(said)
     assert listener.tick() == [], "and so is the check that names the sensor of its pipeline"
     listener.need()
@@ -224,6 +224,19 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     assert listener.tick() == [], "a check told it before"
     make_sensor("p__checks", on=False)
     assert [one.title for one in listener.tick()] == ["sensor p__checks: off"]
+
+
+def test_sensors_that_fail_for_other_reasons_are_told_each(listener: Listener) -> None:
+    """By their words, which an older rota quoted alone: what a need says apart from them joins it with others."""
+    first, other = (
+        Need("pipeline", "p", "fails", f"sensor s: {why}", "", 1.0, True, 1.0) for why in ("no rights", "full")
+    )
+    listener.need(first)
+    assert len(listener.tick()) == 1
+    listener.need(first, other)
+    assert len(listener.tick()) == 1
+    listener.need(first, other, replace(other, which="Unavailable"), replace(first, which="Unavailable"))
+    assert len(listener.tick()) == 1
 
 
 def test_whoever_could_not_be_called_is_called_by_the_next_tick(

@@ -63,10 +63,13 @@ class BusyGroup:
         for store, (worker, busy) in zip(self.stores[1:], SCORES.items(), strict=True):
             usage = {"cpu": busy, "rate": busy * 1e4, "throughput": busy * 1e7}
             join(GroupState(store, self.group), worker, Live(usage=usage))
-        for key, rate in (one for held in self.start.values() for one in held.items()):
-            self.tree.put(self.tree.paths.checkpoint(f"p:{key}"), make_measured(rate, self.stores[0].now()))
         self.found: dict[str, dict[str, set[str]]] = {}  # by what the file said
         self.job = compose(load(folder / "pipelines")).get_repository_def().get_job(names.rebalance_job(self.group))
+
+    def measure(self) -> None:
+        """What each partition carries, measured just now: of what was measured long ago less is taken."""
+        for key, rate in (one for held in self.start.values() for one in held.items()):
+            self.tree.put(self.tree.paths.checkpoint(f"p:{key}"), make_measured(rate, self.stores[0].now()))
 
     def declare(self, assignor: str, options: Mapping[str, Any]) -> None:
         """What the user does: the file of the group says another assignor, and the sensor looks."""
@@ -83,6 +86,7 @@ class BusyGroup:
         start = {w: frozenset(f"p:{key}" for key in held) for w, held in self.start.items()}
         publish(self.tree, take_control(self.tree), Publication(start, memory={assignor: memory} if memory else {}))
         self.declare(assignor, options)
+        self.measure()
         result = self.job.execute_in_process(instance=self.instance)
         assert result.success
         _, targets = self.tree.targets()

@@ -9,6 +9,7 @@ import dagster as dg
 import pytest
 from dagster._core.remote_representation.external_data import SensorExecutionErrorSnap
 from dagster._grpc.impl import get_external_sensor_execution
+from dagster_shared.error import SerializableErrorInfo
 
 from rota.coordination.client import connect
 from rota.dagster.assets.failure import in_one_line
@@ -18,7 +19,7 @@ from rota.ids import dagster_name
 from tests.face.desk import Desk, ready
 
 
-def tick_on_server(desk: Desk, folder: Path, *sensors: str) -> Iterator[str]:
+def tick_on_server(desk: Desk, folder: Path, *sensors: str) -> Iterator[SerializableErrorInfo]:
     """What Dagster's server hands to the daemon of a tick that failed, which stores it: all of the text."""
     (folder / "home").mkdir()
     with dg.DagsterInstance.local_temp(str(folder / "home")) as instance:
@@ -27,7 +28,7 @@ def tick_on_server(desk: Desk, folder: Path, *sensors: str) -> Iterator[str]:
                 desk.repository, None, instance.get_ref(), sensor, None, None, None, None, None
             )
             assert isinstance(told, SensorExecutionErrorSnap)
-            yield told.error.to_string()
+            yield told.error
 
 
 @pytest.mark.parametrize("guard", [True, False], ids=["one line", "as it was raised"])
@@ -42,7 +43,11 @@ def test_no_zookeeper_is_one_line_of_a_tick_that_fails_and_never_no_workers(
     for sensor in ("membership", "backlog", "checks") if not guard else ():
         monkeypatch.setattr(f"rota.dagster.sensors.{sensor}.in_one_line", nullcontext)
     for told in tick_on_server(desk, tmp_path, dagster_name(desk.group, "membership"), "p__backlog", "p__checks"):
-        assert (told == str(said.value), "Stack Trace" in told) == (guard, not guard)
+        text = told.to_string()
+        assert (text == str(said.value), "Stack Trace" in text) == (guard, not guard)
+        assert told.cls_name == "Unavailable" or not guard, (
+            "by its kind an alert knows that all sensors fail of one cause"
+        )
 
 
 def test_a_table_that_cannot_be_read_is_one_line_of_its_check(

@@ -57,9 +57,9 @@ def test_two_pipelines_of_one_group_and_one_of_another_stand_side_by_side(tmp_pa
     }
     assert {j.name for j in repository.get_all_jobs()} - {"__ASSET_JOB"} == {
         *("day__rebalance", "night_2dshift__rebalance", "rota__purge"),
-        *(f"{p}__{job}" for p in "abc" for job in ("consume", "replay")),
+        *(f"{p}__{job}" for p in "abc" for job in ("consume", "replay", "maintain")),
     }
-    assert not repository.schedule_defs
+    assert {s.name for s in repository.schedule_defs} == {f"{p}__maintain" for p in "abc"}
     for key in ("a/ownership", "b/ownership", "c/ownership"):
         node = repository.asset_graph.get(dg.AssetKey.from_user_string(key))
         assert isinstance(node.partitions_def, dg.DynamicPartitionsDefinition)
@@ -140,7 +140,7 @@ def test_what_a_file_declares_for_dagster_is_loaded(tmp_path: Path) -> None:
     assert graph.get(dg.AssetKey(["p", "late"])).parent_keys == {names.records("p")}
     assert dg.AssetCheckKey(dg.AssetKey(["p", "late"]), "sane") in graph.asset_check_keys
     assert repository.has_job("p_nightly")
-    assert [s.name for s in repository.schedule_defs] == ["p_nightly_schedule"]
+    assert {s.name for s in repository.schedule_defs} == {"p_nightly_schedule", "p__maintain"}
     assert {s.name for s in repository.sensor_defs} >= {"p_watch", "rota__automation"}
     automation = repository.get_sensor_def("rota__automation")
     assert automation.asset_selection == dg.AssetSelection.assets(["p", "late"]), "and no asset of a neighbour"

@@ -25,16 +25,18 @@ from rota.coordination.records import Live
 from rota.dagster.assets import epoch_picture
 from rota.dagster.assets.epoch_picture import draw_picture
 from rota.dagster.assets.group import make_assignment
-from rota.dagster.assets.metadata import describe_batch, describe_epoch, describe_replay
+from rota.dagster.assets.metadata import describe_batch, describe_epoch, describe_maintenance, describe_replay
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import make_specs
 from rota.dagster.assets.sample import CELL, LONGEST, WIDTH, render
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
 from rota.group.rebalance import rebalance
+from rota.ledger.merging import Merged
 from rota.pipeline import Group, Pipeline, delta, files
 from rota.run import work
 from rota.run.consume import CommittedBatch
+from rota.run.maintain import Maintained
 from rota.run.replay import ReplayedRange
 from rota.run.samples import BatchSample
 
@@ -206,7 +208,8 @@ def test_the_protocol_lists_what_an_epoch_and_a_batch_show() -> None:
     seen = BatchSample(("a/1.csv (offset 0)", "a/2.csv (offset 1)"), ({"n": 1},), 50)
     replay = ReplayedRange("p:a", 0, 1, 5, 1, 7, 0.5, "r", "c")
     described = *describe_batch(batch, "w1@1", seen, {"n": "integer"}), *describe_replay(replay, None, "2", seen)
-    made = {key for one in described for key in one}
+    maintained = describe_maintenance(Maintained(Merged(), Merged(), 0, 0, 0, ()))
+    made = {key for one in (*described, maintained) for key in one}
     said = list_keys("a pipeline's assets")
     assert said - made == {
         "dagster/table_name", "dagster/uri", "nothing new", "nothing to replay",

@@ -12,7 +12,7 @@ from tests.waiting import LONG
 ROOT = Path(__file__).parents[2]
 CARD = {"dagster_project", "assets", "resources", "sensors", "tests", "workspace.yaml", "pyproject.toml", "README.md"}
 BESIDE = {
-    *("rota", "pipelines", "benchmarks", "deploy", "docs", "CHANGELOG.md", "CONTRIBUTING.md"),
+    *("rota", "pipelines", "benchmarks", "simulator", "deploy", "docs", "CHANGELOG.md", "CONTRIBUTING.md"),
     *("Makefile", "LICENSE", "requirements.lock", ".ci", ".gitignore"),
 }
 

@@ -15,8 +15,8 @@ from rota.ledger.change import find_commit
 from rota.ledger.ledger import Ledger
 from rota.ledger.port import Log, Version
 from rota.ledger.values import Batch, LogEntry, Position, TableClaim
-from rota.sim.run import Event, RunProcess
-from rota.sim.table import MemoryTable
+from simulator.run import Event, RunProcess
+from simulator.table import MemoryTable
 from tests.ablations import Change, among, where, writes
 
 # --- tables

@@ -9,9 +9,9 @@ from collections import Counter
 from rota.coordination import overrides
 from rota.core.protocols.known_protocols import ASSIGNED
 from rota.ids import key_of, pipeline_of
-from rota.sim.alone_checker import AloneChecker
-from rota.sim.parts import SHIPPED, Parts
-from rota.sim.timeline import Life
+from simulator.alone_checker import AloneChecker
+from simulator.parts import SHIPPED, Parts
+from simulator.timeline import Life
 from tests.sim.handover import PARTITIONS, TEAM, HandOver
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rota.sim.stage import Stage
+from simulator.stage import Stage
 
 
 class Broken(Exception):

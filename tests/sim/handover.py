@@ -20,12 +20,12 @@ from rota.errors import Conflict, RotaError
 from rota.ledger.values import Ranges
 from rota.run.consume import DroppedPartition
 from rota.run.serve import Terms
-from rota.sim.parts import SHIPPED, Parts
-from rota.sim.run import PIPELINE, Event, RunProcess
-from rota.sim.stage import Stage
-from rota.sim.timeline import Life, Process
-from rota.sim.worker import WorkerProcess
-from rota.sim.world import Timing
+from simulator.parts import SHIPPED, Parts
+from simulator.run import PIPELINE, Event, RunProcess
+from simulator.stage import Stage
+from simulator.timeline import Life, Process
+from simulator.worker import WorkerProcess
+from simulator.world import Timing
 from tests.sim.handover_faults import Faults
 from tests.sim.replaying import ReplayProcess
 from tests.sim.rest import find_unread, list_unsettled

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from rota.coordination.memory import MemoryStore
 from rota.errors import Conflict
-from rota.sim.run import RunProcess
-from rota.sim.timeline import Process
-from rota.sim.worker import WorkerProcess
+from simulator.run import RunProcess
+from simulator.timeline import Process
+from simulator.worker import WorkerProcess
 
 if TYPE_CHECKING:
     from tests.sim.handover import HandOver

@@ -4,10 +4,10 @@ from rota.coordination.group_state import GroupState
 from rota.errors import RotaError
 from rota.ledger.values import Ranges
 from rota.run.replay import replay
-from rota.sim.job import TimedJob
-from rota.sim.journal import SteppedStore
-from rota.sim.stage import Stage
-from rota.sim.timeline import Process, steps, wait
+from simulator.job import TimedJob
+from simulator.journal import SteppedStore
+from simulator.stage import Stage
+from simulator.timeline import Process, steps, wait
 
 
 class ReplayProcess:

@@ -1,7 +1,7 @@
 """What of a simulated world is not at rest yet."""
 
 from rota.ids import worker_of
-from rota.sim.stage import Stage
+from simulator.stage import Stage
 
 
 def list_unsettled(stage: Stage) -> list[str]:

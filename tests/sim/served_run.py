@@ -13,9 +13,9 @@ from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
 from rota.run.consume import Event
 from rota.run.serve import Rest, RunEnd, Terms, serve
-from rota.sim.job import TimedJob
-from rota.sim.source import MemorySource
-from rota.sim.table import MemoryTable
+from simulator.job import TimedJob
+from simulator.source import MemorySource
+from simulator.table import MemoryTable
 from tests.claiming import claim_one
 
 PIPELINE = Pipeline(files("rows", format="json", schema="row long"), delta("table"), name="s")

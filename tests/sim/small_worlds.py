@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from rota.sim.world import World
-from rota.sim.worlds import world
+from simulator.world import World
+from simulator.worlds import world
 
 
 def smaller(name: str) -> World:

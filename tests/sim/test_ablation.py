@@ -8,11 +8,11 @@ import pytest
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.values import Team
 from rota.group import rebalance
-from rota.sim.checker import Violation
-from rota.sim.parts import Parts
-from rota.sim.simulation import Simulation
-from rota.sim.world import Happening
-from rota.sim.worlds import world
+from simulator.checker import Violation
+from simulator.parts import Parts
+from simulator.simulation import Simulation
+from simulator.world import Happening
+from simulator.worlds import world
 from tests.ablations import NO_CAP, NO_DRAIN, NO_TARGET, NO_VERSION, make_changer, no_wait, publish_carelessly
 from tests.sim.ablations import Tokenless, Unfenced
 from tests.sim.damage import breaks
@@ -86,7 +86,9 @@ def test_the_checker_counts_what_a_careless_controller_does(
 
 def test_a_breach_says_its_seed_and_how_to_see_it_again() -> None:
     simulation = Simulation(world("cap-cut"), "sticky", seed=7)
-    with pytest.raises(Violation, match=r"settled at 0\.000 s: .* Again: rota simulate --world cap-cut .* --seed 7"):
+    with pytest.raises(
+        Violation, match=r"settled at 0\.000 s: .* Again: python -m simulator --world cap-cut .* --seed 7"
+    ):
         simulation.checker.breach("settled", "orders:01 is not")
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from rota.core.reconcile import Event as MachineEvent
 from rota.core.reconcile import Instruction, Looked, State, assigned
-from rota.sim.parts import SHIPPED, Parts
-from rota.sim.simulation import Result, Simulation
-from rota.sim.world import Happening, Timing, World
-from rota.sim.worlds import WORLDS, make_partitions, make_team, world
+from simulator.parts import SHIPPED, Parts
+from simulator.simulation import Result, Simulation
+from simulator.world import Happening, Timing, World
+from simulator.worlds import WORLDS, make_partitions, make_team, world
 from tests.ablations import NO_TARGET, NO_VERSION, make_changer, no_wait
 from tests.sim.alone_handover import AloneHandOver
 from tests.sim.damage import breaks

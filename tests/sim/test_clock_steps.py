@@ -12,8 +12,8 @@ import pytest
 from rota.core import Policy
 from rota.core.protocols.known_protocols import ASSIGNED
 from rota.face.seen import Seen
-from rota.sim.world import Happening, World
-from rota.sim.worlds import make_partitions, make_team
+from simulator.world import Happening, World
+from simulator.worlds import make_partitions, make_team
 from tests.sim.watched import Watched
 
 HOUR, AT, GRACE = 3600.0, 400.0, 60.0

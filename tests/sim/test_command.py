@@ -1,7 +1,9 @@
-"""`rota simulate`: one table, JSON, and a red line with the way back where something breaks."""
+"""`python -m simulator`: one table, JSON, and a red line with the way back where something breaks."""
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ from click.testing import CliRunner
 
 from benchmarks import assignors
 from benchmarks.pages import write_section
-from rota.cli.simulate import command
 from rota.errors import ConfigError
-from rota.sim.checker import Violation
+from simulator import __main__ as main
+from simulator.__main__ import command
+from simulator.checker import Violation
 
+ROOT = Path(__file__).parents[2]
 ONE = ["--world", "crash", "--jobs", "1"]
 
 
@@ -37,9 +41,16 @@ def test_json_holds_every_measure_and_nothing_else(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [*ONE, "--assignor", "sticky", "--seed", "3", "--json"], catch_exceptions=False)
     (result,) = json.loads(done.output)["results"]
     assert (result["world"], result["assignor"], result["seed"]) == ("crash", "sticky", 3)
-    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-    documented = page.split("## `rota simulate --json`")[1].split("\n## ")[0]
-    assert set(re.findall(r"`([a-z_0-9]+)`", documented)) - {"unowned", "doubly"} == set(result) - {"unowned", "doubly"}
+    told = (main.__doc__ or "").partition("each world, assignor and seed: ")[2]
+    assert set(re.findall(r"`([a-z_0-9]+)`", told)) == set(result)
+
+
+def test_it_tells_how_far_it_is_where_no_terminal_is() -> None:
+    words = ("--world", "join-storm", "--assignor", "hash", "--assignor", "range")
+    done = subprocess.run([sys.executable, "-m", "simulator", *words], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 runs" in done.stderr
+    assert "2 of 2 runs" in done.stderr
 
 
 def test_an_unknown_assignor_is_named_beside_the_known_ones() -> None:
@@ -49,9 +60,9 @@ def test_an_unknown_assignor_is_named_beside_the_known_ones() -> None:
 
 def test_a_broken_invariant_is_one_red_line_and_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
-        raise Violation("gap at 3.000 s: it broke. Again: rota simulate --world crash --assignor sticky --seed 1")
+        raise Violation("gap at 3.000 s: it broke. Again: python -m simulator --world crash --assignor sticky --seed 1")
 
-    monkeypatch.setattr("rota.sim.compare.run_one", broken)
+    monkeypatch.setattr("simulator.compare.run_one", broken)
     done = CliRunner().invoke(command, [*ONE, "--assignor", "sticky"])
     assert (done.exit_code, done.output.count("\n")) == (1, 1)
     assert done.output.rstrip().endswith("--seed 1")

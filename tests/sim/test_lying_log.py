@@ -6,8 +6,8 @@ import pytest
 
 from rota.ledger import change
 from rota.ledger.memory_log import MemoryLog
-from rota.sim.parts import Parts
-from rota.sim.table import MemoryTable
+from simulator.parts import Parts
+from simulator.table import MemoryTable
 from tests.sim.ablations import Offsetless
 from tests.sim.damage import breaks
 from tests.sim.handover import HandOver

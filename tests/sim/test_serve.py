@@ -11,7 +11,7 @@ from rota.coordination.records import Live
 from rota.run.answer import answer
 from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
 from rota.run.serve import Rest, RunEnd, Terms
-from rota.sim.job import TimedJob
+from simulator.job import TimedJob
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
 
 

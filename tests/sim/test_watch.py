@@ -8,8 +8,8 @@ import pytest
 
 from rota.core.protocols.known_protocols import ASSIGNED
 from rota.face.needs import IDLE, SETTLE
-from rota.sim.world import Happening, Timing, World
-from rota.sim.worlds import WORLDS, make_partitions, make_team
+from simulator.world import Happening, Timing, World
+from simulator.worlds import WORLDS, make_partitions, make_team
 from tests.sim.small_worlds import smaller
 from tests.sim.watched import Watched
 

@@ -9,11 +9,11 @@ import pytest
 from rota.coordination import checkpoint
 from rota.core.assignors import ASSIGNORS
 from rota.errors import ConfigError
-from rota.sim.checker import Checker
-from rota.sim.simulation import Result, Simulation
-from rota.sim.truth import Changes
-from rota.sim.world import Happening
-from rota.sim.worlds import WORLDS, world
+from simulator.checker import Checker
+from simulator.simulation import Result, Simulation
+from simulator.truth import Changes
+from simulator.world import Happening
+from simulator.worlds import WORLDS, world
 from tests.sim.small_worlds import smaller
 
 

@@ -8,9 +8,9 @@ from rota.face.needs import BEHIND, Memory, Need, find_needs
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of
 from rota.run.eligibility import read_facts
-from rota.sim.log_checker import Told
-from rota.sim.simulation import Simulation
-from rota.sim.timeline import Life
+from simulator.log_checker import Told
+from simulator.simulation import Simulation
+from simulator.timeline import Life
 
 EVERY = 5.0  # virtual seconds between two looks, or 0: after each event, for ten times the cost
 BOUND = BEHIND + 60.0  # a partition that stands still so long is told

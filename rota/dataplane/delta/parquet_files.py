@@ -1,15 +1,15 @@
-"""The data files of a Delta table: Parquet, in a folder. See `rota.ledger.port.Files`."""
+"""The data files of a Delta table: Parquet, on a disk or in a bucket. See `rota.ledger.port.Files`."""
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from rota.dataplane import columns, footers, names
 from rota.errors import EnvironmentFailed
@@ -17,99 +17,152 @@ from rota.ids import rename_id
 from rota.ledger.port import Rows
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
+from rota.stores import delete, join, make_folder, open_files
 
+GROUP = 64 << 20  # bytes in memory of a row group of a file that is put together
 COLUMNS = 30  # of a row that is shown
 LEGACY = b"org.apache.spark.legacy"
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """Those below `folder`."""
+    """Those below `location`."""
 
-    folder: Path
+    location: str
 
     def exists(self, path: str) -> bool:
         """See `Files.exists`."""
-        return (self.folder / path).exists()
+        return bool(self._open().get_file_info(path).type == fs.FileType.File)
 
     def read_first(self, paths: Iterable[str], partitions: Iterable[str], most: int) -> dict[str, Rows]:
         """See `Files.read_first`."""
-        files = {Path(path).parent.name: path for path in sorted(paths, reverse=True)}
+        files = {path.split("/")[-2]: path for path in sorted(paths, reverse=True)}
         found: dict[str, Rows] = {}
         for partition in partitions:
             if path := files.get(names.split(partition)):
                 with suppress(OSError, ValueError, OverflowError, LookupError, pa.ArrowException):
-                    found[partition] = _read_first(self.folder / path, most)
+                    found[partition] = _read_first(self._open(), path, most)
         return found
 
     def count_rows(self, path: str) -> dict[str, int]:
         """See `Files.count_rows`."""
-        column = pq.ParquetFile(self.folder / path).read(columns=[PARTITION])[PARTITION]
+        column = pq.read_table(path, columns=[PARTITION], filesystem=self._open(), partitioning=None)[PARTITION]
         return {one["values"]: one["counts"] for one in pc.value_counts(column).to_pylist()}
 
     def is_plain(self, path: str) -> bool:
         """See `Files.is_plain`. INT96 holds times that delta-rs cannot, and what Spark wrote by its old calendar says so in
         the footer, which delta-rs drops; both are settings that a pipeline may choose."""
-        said = pq.read_metadata(footers.resolve_path(self.folder, path))
+        said = pq.read_metadata(footers.resolve_path(path), filesystem=self._open())
         kinds = {said.schema.column(i).physical_type for i in range(said.num_columns)}
         return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in said.metadata or ())
 
     def discard(self, files: Iterable[DataFile]) -> None:
         """See `Files.discard`."""
-        for file in files:
-            (self.folder / file.path).unlink(missing_ok=True)
+        delete(self.location, [file.path for file in files])
 
     def cut(self, said: Mapping[str, Any], ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:
         """See `Files.cut`."""
-        rows = _read(self.folder / said["path"], said)
+        rows = self._read(said)
         gone = _within(rows, ranges)
         if not pc.any(gone).as_py():
             return None
         left = rows.filter(pc.invert(gone))
         if not left.num_rows:
             return ()
-        path = self._name_file(attempt, "kept")
-        pq.write_table(left, path)
-        return (footers.read_footer(self.folder, path),)
+        return (footers.write_file(self.location, _name_file(attempt, "kept"), left),)
+
+    def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
+        """See `Files.merge`; so much at a time as makes a row group."""
+        files, to = [footers.resolve_path(path) for path in paths], _name_file(attempt, "merged")
+        make_folder(self.location, to.rpartition("/")[0])
+        try:
+            kinds = [columns.plain_schema(self._read_schema(file)) for file in files]
+            try:
+                whole = pa.unify_schemas(kinds)
+            except pa.ArrowException:
+                return None
+            with pq.ParquetWriter(to, whole, filesystem=self._open()) as out:
+                for some in self._take_groups(files, whole):
+                    out.write_table(some)
+        except (OSError, pa.ArrowException) as error:
+            with suppress(OSError):
+                delete(self.location, [to])
+            raise EnvironmentFailed(
+                f"Files of {self.location} could not be put together ({error}). They stay as they are, and the next "
+                f"maintenance tries again"
+            ) from error
+        return footers.read_footer(self.location, to)
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
         """See `Files.rename`; a row group at a time."""
-        file, to = footers.resolve_path(self.folder, path), self._name_file(attempt, new)
+        file, to = footers.resolve_path(path), _name_file(attempt, new)
+        make_folder(self.location, to.rpartition("/")[0])
         try:
-            with pq.ParquetFile(file) as rows, pq.ParquetWriter(to, rows.schema_arrow) as out:
+            with (
+                pq.ParquetFile(file, filesystem=self._open()) as rows,
+                pq.ParquetWriter(to, rows.schema_arrow, filesystem=self._open()) as out,
+            ):
                 at = rows.schema_arrow.get_field_index(PARTITION)
                 for group in range(rows.num_row_groups):
                     some = rows.read_row_group(group)
                     out.write_table(some.set_column(at, some.field(at), _ids(some[at], old, new)))
         except (OSError, pa.ArrowException) as error:
             raise EnvironmentFailed(
-                f"{file} cannot be read or written anew ({error}), and the table names it. Bring it back, or check the "
-                f"disk; then: rota rename {old} {new}"
+                f"{join(self.location, file)} cannot be read or written anew ({error}), and the table names it. Bring it "
+                f"back, or check the disk; then: rota rename {old} {new}"
             ) from error
-        return footers.read_footer(self.folder, to)
+        return footers.read_footer(self.location, to)
 
-    def _name_file(self, attempt: str, folder: str) -> Path:
-        place = self.folder / "data" / attempt / folder
-        place.mkdir(parents=True, exist_ok=True)
-        return place / f"{uuid.uuid4().hex}.parquet"
+    def _open(self) -> fs.FileSystem:
+        return open_files(self.location)
 
+    def _read(self, said: Mapping[str, Any]) -> pa.Table:
+        try:
+            with pq.ParquetFile(said["path"], filesystem=self._open()) as file:
+                return columns.without_views(file.read())
+        except (OSError, pa.ArrowInvalid) as error:
+            raise self._explain_unreadable(said, error) from error
 
-def _read(file: Path, said: Mapping[str, Any]) -> pa.Table:
-    try:
-        return columns.without_views(pq.ParquetFile(file).read())
-    except (OSError, pa.ArrowInvalid) as error:
+    def _read_schema(self, path: str) -> pa.Schema:
+        return pq.read_schema(path, filesystem=self._open()).remove_metadata()
+
+    def _take_groups(self, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
+        """All rows of the files, under this schema, as tables of `GROUP` bytes or more."""
+        some: list[pa.Table] = []
+        for path in paths:
+            with pq.ParquetFile(path, filesystem=self._open()) as opened:
+                for group in range(opened.num_row_groups):
+                    rows = opened.read_row_group(group)
+                    there = [
+                        rows[field.name].cast(field.type)
+                        if field.name in rows.column_names
+                        else pa.nulls(len(rows), field.type)
+                        for field in schema
+                    ]
+                    some.append(pa.Table.from_arrays(there, schema=schema))
+                    if sum(one.nbytes for one in some) >= GROUP:
+                        yield pa.concat_tables(some).combine_chunks()
+                        some = []
+        if some:
+            yield pa.concat_tables(some).combine_chunks()
+
+    def _explain_unreadable(self, said: Mapping[str, Any], error: Exception) -> EnvironmentFailed:
         low, high, first, last = (said.get(f"{end}.{c}") for c in (PARTITION, OFFSET) for end in ("min", "max"))
         of = ""
         if isinstance(low, str) and isinstance(last, int):  # a long id is in no statistic
             of = f" (of {low if low == high else f'{low} to {high}'}: {first} to {last + 1})"
-        raise EnvironmentFailed(
-            f"{file} cannot be read ({error}), and the table names it. Nothing was replaced. Bring it back; or remove it, "
-            f"call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"
-        ) from error
+        return EnvironmentFailed(
+            f"{join(self.location, said['path'])} cannot be read ({error}), and the table names it. Nothing was replaced. "
+            f"Bring it back; or remove it, call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"
+        )
 
 
-def _read_first(path: Path, most: int) -> Rows:
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+def _name_file(attempt: str, folder: str) -> str:
+    return f"data/{attempt}/{folder}/{uuid.uuid4().hex}.parquet"
+
+
+def _read_first(files: fs.FileSystem, path: str, most: int) -> Rows:
+    with pq.ParquetFile(path, pre_buffer=False, filesystem=files) as file:
         columns = [name for name in file.schema_arrow.names if name != PARTITION][:COLUMNS]
         for batch in file.iter_batches(most, columns=columns, use_threads=False):
             return tuple({name: _convert(batch[name][i]) for name in batch.schema.names} for i in range(batch.num_rows))

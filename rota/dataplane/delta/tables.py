@@ -1,5 +1,7 @@
 """The Delta tables of a pipeline, as its group owns them."""
 
+import os
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,40 +10,51 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from rota.dataplane.delta.parquet_files import ParquetFiles
-from rota.dataplane.delta.vacuum import vacuum
+from rota.dataplane.delta.vacuum import shorten_logs, vacuum
 from rota.errors import EnvironmentFailed, ForeignTable, counted
 from rota.ledger.delta_log import DeltaLog
 from rota.ledger.identity import explain_taken, find_owner_among
 from rota.ledger.ledger import Ledger
 from rota.pipeline import Pipeline
-from rota.settings import resolve_folder
+from rota.settings import resolve_place
+from rota.stores import is_url, join
 
 
-def open_table(path: Path, group: str, meta: str, pipeline: str = "", *, editable: bool = False) -> Ledger:
-    """The table in this folder, as this pipeline of the group sees it. Nothing is read yet."""
-    return Ledger(DeltaLog(str(path)), ParquetFiles(path), group, meta, pipeline, editable)
+def open_table(place: Path | str, group: str, meta: str, pipeline: str = "", *, editable: bool = False) -> Ledger:
+    """The table in this folder or at this URL, as this pipeline of the group sees it. Nothing is read yet."""
+    return Ledger(DeltaLog(str(place)), ParquetFiles(str(place)), group, meta, pipeline, editable)
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineTables:
-    """The sibling tables of a pipeline below `folder`."""
+    """The sibling tables of a pipeline below `location`."""
 
-    folder: Path
+    location: str
     main: Ledger
     quarantine: Ledger
 
     @classmethod
     def of(cls, pipeline: Pipeline, group: str, meta: str) -> "PipelineTables":
         """`meta` is the random id of the group's meta record."""
-        place = resolve_folder(pipeline.table.path)
-        main = open_table(place / "main", group, meta, pipeline.name)
-        return cls(place, main, open_table(place / "quarantine", group, meta, pipeline.name, editable=True))
+        place = resolve_place(pipeline.table.path)
+        main = open_table(join(place, "main"), group, meta, pipeline.name)
+        return cls(place, main, open_table(join(place, "quarantine"), group, meta, pipeline.name, editable=True))
+
+    @property
+    def scratch(self) -> Path:
+        """A folder that a run and its Spark see: beside the tables on their disk; of tables in a bucket one of this
+        machine."""
+        return (
+            Path(tempfile.gettempdir(), f"rota-{os.getuid()}")
+            if is_url(self.location)
+            else Path(self.location, "stage")
+        )
 
     @staticmethod
-    def find_owner(place: Path, pipelines: Iterable[str]) -> str | None:
+    def find_owner(place: str, pipelines: Iterable[str]) -> str | None:
         """Which of these pipelines has the table at `place`; None: none of them, or there is no table. Raises
         EnvironmentFailed."""
-        return find_owner_among(DeltaLog(str(place / "main")), pipelines)
+        return find_owner_among(DeltaLog(join(place, "main")), pipelines)
 
     def describe(self) -> str | None:
         """How large the table is, for people; None where there is none. Raises ForeignTable where it is somebody else's,
@@ -58,6 +71,11 @@ class PipelineTables:
         return f"is at version {table.number}, {counted(files.num_rows, 'file')}, {rows}"
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> tuple[str, ...]:
-        """The files below `folder` that no version needs and that are older than `retention`; deletes them unless it is a
+        """The files below `location` that no version needs and that are older than `retention`; deletes them unless it is a
         `dry_run`. Raises ConfigError below seven days."""
-        return vacuum(self.folder, retention, dry_run=dry_run)
+        return vacuum(self.location, retention, dry_run=dry_run)
+
+    def shorten_logs(self) -> int:
+        """Makes checkpoints that are due, and packs commits that are older than a day. How many went into packs. Raises
+        EnvironmentFailed."""
+        return shorten_logs(self.location)

@@ -5,51 +5,108 @@ is older than `retention`, which is longer than the longest run. Beside the tabl
 attempt of a run of Dagster's goes: what anybody else put there stays. (delta-rs must list the folder, `full=True`: an
 attempt that died is in no log.)
 
-The log itself is kept for ever, commit by commit: it proves every offset. Its checkpoints only spare reading it from the
-start; each is a copy of the whole state, so together they grow with the square of the commits. A checkpoint goes where the
-log is whole without it and two newer ones stand; not in the day after the next one was written, for whoever opened the
-table before that may still read it.
+Law: what is hidden from a vacuum of Delta is found here: what Spark left below `data/<attempt>/_temporary` where it was
+killed, files of the log that were never published, and folders in which nothing is left.
+
+The log itself is kept for ever, commit by commit, old ones in packs: it proves every offset. Its checkpoints only spare
+reading it from the start; each is a copy of the whole state, so together they grow with the square of the commits. A
+checkpoint goes where the log is whole without it and two newer ones stand; not in the day after the next one was written,
+for whoever opened the table before that may still read it.
 """
 
 import re
-import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from pyarrow import fs
+
 from rota.errors import ConfigError
-from rota.ledger.delta_log import DeltaLog
+from rota.ledger.delta_log import LOG, DeltaLog
+from rota.ledger.packing import pack
+from rota.ledger.past import FOLDER
+from rota.stores import delete_folder, is_url, join, open_files
 
 LEAST = timedelta(days=7)
 TABLES = ("main", "quarantine", "index")
+HIDDEN = ("_", ".")
 ATTEMPT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{12}")  # a run's id, and one of the attempt
 NEWEST, A_DAY = 2, 86_400.0  # checkpoints that stay; seconds, more than the longest run takes
 
 
-def vacuum(folder: Path, retention: timedelta = LEAST, *, dry_run: bool = True) -> tuple[str, ...]:
-    """What it deleted, or would delete, below the pipeline's table `folder`. Raises ConfigError below seven days."""
+def vacuum(location: str, retention: timedelta = LEAST, *, dry_run: bool = True) -> tuple[str, ...]:
+    """What it deleted, or would delete, below the `location` of a pipeline's tables. Raises ConfigError below seven days."""
     if retention < LEAST:
         raise ConfigError(f"A retention of {retention} is too short: a run may still be writing. Give 7 days or more")
     hours = int(retention.total_seconds() // 3600)
     found: list[str] = []
     for name in TABLES:
-        log = DeltaLog(str(folder / name))
+        log = DeltaLog(join(location, name))
         if table := log.open():
             deleted = table.handle.vacuum(retention_hours=hours, dry_run=dry_run, full=True)
             superseded = tuple(log.list_superseded(NEWEST, time.time() - A_DAY))
             found += [f"{name}/{path}" for path in (*deleted, *superseded)]
-            for path in () if dry_run else superseded:
-                log.delete(path)
-    for left in _list_left_behind(folder, time.time() - retention.total_seconds()):
-        found.append(str(left.relative_to(folder)))
+            if not dry_run:
+                log.delete(superseded)
+    before = time.time() - retention.total_seconds()
+    for left in list((_list_left_in_bucket if is_url(location) else _list_left_on_disk)(location, before)):
+        found.append(left)
         if not dry_run:
-            shutil.rmtree(left, ignore_errors=True)
+            _delete(location, left)
     return tuple(sorted(found))
 
 
-def _list_left_behind(folder: Path, before: float) -> Iterator[Path]:
-    """Links and raw records of runs that died."""
+def shorten_logs(location: str) -> int:
+    """Makes checkpoints that are due, and packs commits of the logs below the location that are older than a day. How many
+    went into packs. Raises EnvironmentFailed."""
+    logs = (DeltaLog(join(location, name)) for name in TABLES)
+    return sum(pack(log, time.time() - A_DAY) for log in logs if log.checkpoint())
+
+
+def _list_left_in_bucket(location: str, before: float) -> Iterator[str]:
+    """Raw records of runs that died. A folder of a bucket has no time: its newest object has, and nothing is unpublished."""
+    files = open_files(location)
+    for one in files.get_file_info(fs.FileSelector("quarantine/raw", allow_not_found=True)):
+        if one.type == fs.FileType.Directory and ATTEMPT.fullmatch(one.base_name):
+            within = files.get_file_info(fs.FileSelector(one.path, recursive=True))
+            if max((each.mtime_ns for each in within if each.type == fs.FileType.File), default=0) < before * 1e9:
+                yield str(one.path)
+
+
+def _list_left_on_disk(location: str, before: float) -> Iterator[str]:
+    """Links, raw records and everything else of runs that died, where no table names it."""
+    folder = Path(location)
+    yield from (str(one.relative_to(folder)) for one in _list_paths(folder, before))
+
+
+def _list_paths(folder: Path, before: float) -> Iterator[Path]:
     for path in (*folder.glob("stage/*"), *folder.glob("quarantine/raw/*")):
         if ATTEMPT.fullmatch(path.name) and path.lstat().st_mtime < before:
             yield path
+    for name in TABLES:
+        hidden = (one for one in folder.glob(f"{name}/data/*/*") if one.name.startswith(HIDDEN))
+        unpublished = (*folder.glob(f"{name}/{LOG}/*#*"), *folder.glob(f"{name}/{FOLDER}/*.tmp"))
+        yield from (one for one in (*hidden, *unpublished) if _find_newest(one) < before)
+        for below in ("data/*/*", "data/*"):  # the inner ones first; one that was emptied now goes the next time
+            folders = (
+                one for one in folder.glob(f"{name}/{below}") if one.is_dir() and not one.name.startswith(HIDDEN)
+            )
+            yield from (one for one in folders if one.stat().st_mtime < before and not any(one.iterdir()))
+
+
+def _find_newest(path: Path) -> float:
+    """When anything in it was changed last, in seconds since 1970."""
+    return max(one.lstat().st_mtime for one in (path, *path.rglob("*")))
+
+
+def _delete(location: str, left: str) -> None:
+    path = Path(location, left)
+    with suppress(OSError):  # somebody else did, or put something into it
+        if is_url(location) or (path.is_dir() and not path.is_symlink() and any(path.iterdir())):
+            delete_folder(location, left)
+        elif path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()

@@ -17,15 +17,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import Schema
 
-from rota.dataplane.files.spans import KEPT, SCHEMA, IndexFile, find_times, name_files, read_between, read_file
+from rota.dataplane.files.spans import (
+    SCHEMA,
+    IndexFile,
+    find_times,
+    name_files,
+    read_between,
+    read_file,
+    write_file,
+)
 from rota.dataplane.footers import resolve_path
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
@@ -63,7 +69,7 @@ class ReadIndex:
     files: Mapping[str, IndexFile]
 
 
-READ: dict[Path, ReadIndex] = {}  # by the path of the index
+READ: dict[str, ReadIndex] = {}  # by the location of the index
 
 
 class IndexedFiles(Sequence[LandedFile]):
@@ -92,16 +98,16 @@ class IndexedFiles(Sequence[LandedFile]):
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """The index of one source, `path` being its table. `renewed` (partition -> ordinal -> file): these files as they are
+    """The index of one source, `location` being its table. `renewed` (partition -> ordinal -> file): these files as they are
     now, in place of what the table says of them."""
 
-    path: Path
+    location: str
     renewed: Mapping[str, Mapping[int, LandedFile]] = field(default_factory=dict)
 
     @property
     def log(self) -> DeltaLog:
         """The log of the index."""
-        return DeltaLog(str(self.path))
+        return DeltaLog(self.location)
 
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
         """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
@@ -116,7 +122,7 @@ class FileIndex:
                 found[p][ordinal] = self._take_renewed(p, ordinal, LandedFile(path, size, modified))
         asked = {p: range(min(start, counts[p]), min(end, counts[p])) for p, (start, end) in ranges.items()}
         if holes := [p for p, some in asked.items() if any(o not in found[p] for o in some)]:
-            raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
+            raise _lost(self.location, f"has lost rows of {', '.join(holes)}")
         return {p: IndexedFiles(counts[p], some.start, tuple(found[p][o] for o in some)) for p, some in asked.items()}
 
     def given(self, partitions: Iterable[str]) -> Mapping[str, int]:
@@ -213,22 +219,24 @@ class FileIndex:
 
     def _read_newest(self) -> list[IndexFile]:
         """The files of the index at its newest version. The log is read where it went on since this process read it."""
-        last = READ.get(self.path)
+        last = READ.get(self.location)
         if last is not None and last.stamp is not None and last.stamp == self.log.stamp(last.version):
             return list(last.files.values())
         return self._read_files(self.log.open())
 
     def _read_files(self, table: Version | None) -> list[IndexFile]:
         """The files of the index at this version, and what each spans."""
-        known = READ[self.path].files if self.path in READ else {}
+        known = READ[self.location].files if self.location in READ else {}
         version = table.number if table else -1
         stamp = self.log.stamp(version)
         names = table.files()["path"].to_pylist() if table else []
         try:
-            found = {name: known[name] if name in known else read_file(resolve_path(self.path, name)) for name in names}
+            found = {
+                name: known[name] if name in known else read_file(self.location, resolve_path(name)) for name in names
+            }
         except (OSError, pa.ArrowInvalid) as error:
-            raise _lost(self.path, f"cannot be read ({error})") from error
-        READ[self.path] = ReadIndex(version, stamp, found)
+            raise _lost(self.location, f"cannot be read ({error})") from error
+        READ[self.location] = ReadIndex(version, stamp, found)
         return list(found.values())
 
     def _count_files(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:
@@ -239,7 +247,7 @@ class FileIndex:
             spans = pa.concat_tables([f.spans.filter(pc.is_in(f.spans["partition"], asked)) for f in there])
             whole = spans.group_by("partition").aggregate([("count", "sum"), ("last", "max")]).to_pylist()
             if holes := sorted(one["partition"] for one in whole if one["count_sum"] <= one["last_max"]):
-                raise _lost(self.path, f"has lost rows of {', '.join(holes)}")
+                raise _lost(self.location, f"has lost rows of {', '.join(holes)}")
             counts |= {one["partition"]: one["last_max"] + 1 for one in whole}
         return counts
 
@@ -250,7 +258,7 @@ class FileIndex:
         try:
             yield from rows
         except (OSError, pa.ArrowInvalid) as error:
-            raise _lost(self.path, f"cannot be read ({error})") from error
+            raise _lost(self.location, f"cannot be read ({error})") from error
 
     def rewrite_renewed(self, table: Version, partitions: tuple[str, ...]) -> Rewritten:
         """Each file of the index that says something else of a renewed file, written anew."""
@@ -292,14 +300,13 @@ class FileIndex:
         """Files of the index with these rows, which nobody sees yet. Raises EnvironmentFailed."""
         written = []
         for start in range(0, rows.num_rows, LARGE):
-            some, path = rows.slice(start, LARGE), self.path / f"{uuid.uuid4().hex}.parquet"
+            some, path = rows.slice(start, LARGE), f"{uuid.uuid4().hex}.parquet"
             try:
-                pq.write_table(some, path, row_group_size=KEPT)
-                size = path.stat().st_size
+                size = write_file(self.location, path, some)
             except OSError as error:
-                raise EnvironmentFailed(f"{self.path} cannot be written ({error}). Check the disk") from error
+                raise EnvironmentFailed(f"{self.location} cannot be written ({error}). Check the disk") from error
             said = json.dumps({"numRecords": some.num_rows})
-            written.append(DataFile(path.name, "", size, some.num_rows, int(time.time() * 1000), said, ""))
+            written.append(DataFile(path, "", size, some.num_rows, int(time.time() * 1000), said, ""))
         return tuple(written)
 
     def _tidy(self) -> None:
@@ -323,7 +330,7 @@ class FileIndex:
             table.append(Draft(table, adds=self.write_files(merged), removes=removes, alone=True, changes=False))
 
 
-def explain_without_copy(folder: Path) -> str:
+def explain_without_copy(folder: str) -> str:
     """The way on where the index of the tables in `folder` is lost for good."""
     return (
         f"Without a copy of it nobody knows which files were read: move {folder} away, then rota adopt, and all "
@@ -349,5 +356,6 @@ def _everything(file: IndexFile) -> Ranges:
     return dict.fromkeys(file.spans["partition"].to_pylist(), (0, ALL))
 
 
-def _lost(index: Path, what: str) -> EnvironmentFailed:
-    return EnvironmentFailed(f"{index} {what}. Bring it back. {explain_without_copy(index.parent)}")
+def _lost(index: str, what: str) -> EnvironmentFailed:
+    tables = index.rpartition("/")[0]
+    return EnvironmentFailed(f"{index} {what}. Bring it back. {explain_without_copy(tables)}")

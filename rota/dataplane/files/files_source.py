@@ -6,37 +6,37 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 """
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.columns import count_rows
 from rota.dataplane.files import listing, parquet, staging, texts
+from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
+from rota.dataplane.files.landing import NO_FILE, LandedBytes, Landing, Shown
 from rota.dataplane.files.moved import explain_moved, find_moved
+from rota.dataplane.files.opening import open_landing
 from rota.dataplane.formats import lines
 from rota.dataplane.formats.options import GOOD_ALONE, check_options, is_multiline, make_options
 from rota.dataplane.ports import Home
 from rota.dataplane.spark.spark_source import Records
-from rota.errors import ConfigError, DataError, EnvironmentFailed, RotaError, SourceChanged
+from rota.errors import DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.ledger.values import Ranges, Spans
 from rota.pipeline import Files, Pipeline
 from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
-from rota.settings import resolve_folder
+from rota.stores import join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
-NO_FILE = -1
+Look = Callable[[LandedFile], LandedFile | None]
 SHOWN = 80  # characters of a line that an error quotes
 LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended; {p} is the partition
     "vanished before it was consumed. Bring it back, then: rota retry {p}. Or, if it is gone for good: rota skip {p}",
@@ -54,14 +54,13 @@ AGAIN = (
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """The landing folder `root` of pipeline `name`; `stage` is a folder that Spark can read, for links to landed files;
-    `told_of` says what became of a file, and the next step; `reading` has the files of ranges that are being read."""
+    """The landing folder of pipeline `name`; `told_of` says what became of a file, and the next step; `reading` has the
+    files of ranges that are being read."""
 
     name: str
-    root: Path
+    landing: Landing
     declared: Files
     index: FileIndex
-    stage: Path
     clock: Callable[[], float] = time.time
     told_of: tuple[str, str, str, str] = LIVE
     reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
@@ -73,8 +72,8 @@ class FilesSource:
     def of(cls, pipeline: Pipeline, home: Home) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
         declared = cast(Files, pipeline.source)
-        root = resolve_folder(declared.path)
-        return cls(pipeline.name, root, declared, FileIndex(home.folder / "index"), home.folder / "stage")
+        landing = open_landing(declared.path, home.scratch)
+        return cls(pipeline.name, landing, declared, FileIndex(join(home.location, "index")))
 
     @property
     def options(self) -> dict[str, str]:
@@ -83,33 +82,28 @@ class FilesSource:
 
     def find_place(self) -> str:
         """See `Source.find_place`: the landing folder."""
-        if not self.root.is_dir():
-            what = "is no folder" if self.root.exists() else "is not there"
-            raise ConfigError(f"{self.root} {what}. Make the folder, mount its disk, or mend the path of files(...)")
-        return str(self.root)
+        return self.landing.find_place()
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""
-        names_found = self._list(lambda: sorted(names.key(f) for f in listing.list_folders(self.root)))
+        names_found = self._list(lambda: sorted(map(names.key, self.landing.list_folders())))
         return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
 
     def list_ignored(self) -> Mapping[str, str]:
         """See `LeavesOut.list_ignored`: by path below the landing folder."""
-        found = self._list(lambda: sorted(listing.list_ignored(self.root)))
-        folders = self._list(lambda: sorted(listing.list_folders(self.root)))
+        found = self._list(lambda: sorted(self.landing.list_ignored()))
+        folders = self._list(lambda: sorted(self.landing.list_folders()))
         long = {f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))}
         return dict(found) | long
 
     def _list(self, look: "Callable[[], list[T]]") -> "list[T]":
-        """What a look at the root gives; nothing where there is no root. Raises ConfigError where that is no folder."""
+        """What a look at the landing folder gives."""
         try:
             return look()
-        except (FileNotFoundError, NotADirectoryError):
-            if self.root.exists():
-                self.find_place()
-            return []
         except OSError as error:
-            raise EnvironmentFailed(f"{self.root} cannot be listed ({error}). Check the folder's rights") from error
+            raise EnvironmentFailed(
+                f"{self.landing.place} cannot be listed ({error}). Check the folder's rights"
+            ) from error
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
@@ -127,7 +121,7 @@ class FilesSource:
         """See `Remembers.explain_lost`."""
         return (
             f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back, then: "
-            f"rota retry {quote(partition)}. {explain_without_copy(self.index.path.parent)}"
+            f"rota retry {quote(partition)}. {explain_without_copy(self.index.location.rpartition('/')[0])}"
         )
 
     def explain_unreadable(self, partition: str) -> str:
@@ -137,7 +131,9 @@ class FilesSource:
         except OSError as error:
             return listing.explain_blind(error, partition)
         begun = self.index.given((partition,))[partition]
-        return "" if begun else explain_moved(self.root, find_moved(self.index, self.root, {partition: files}))
+        return (
+            "" if begun else explain_moved(self.landing.place, find_moved(self.index, self.landing, {partition: files}))
+        )
 
     @property
     def skips_existing(self) -> bool:
@@ -171,7 +167,8 @@ class FilesSource:
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`."""
         files = self.index.files(ranges)
-        errors = {p: self._find_error(p, files[p], start, end) for p, (start, end) in ranges.items()}
+        look = self.landing.look(file for p, (start, end) in ranges.items() for file in files[p][start:end])
+        errors = {p: self._find_error(p, files[p], start, end, look) for p, (start, end) in ranges.items()}
         return {p: error for p, error in errors.items() if error}
 
     def list_names(self, spans: Spans) -> Iterator[tuple[str, int, str]]:
@@ -188,20 +185,38 @@ class FilesSource:
     def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
         """See `ChangesInPlace.find_rewritten`."""
         found: dict[str, list[int]] = {p: [] for p in spans}
-        for p, offset, file in self._list_files(spans):
-            if self._read_state_or(file) != file:
+        there = list(self._list_files(spans))
+        look = self.tidier.look((file for *_, file in there), archived=False)
+        for p, offset, file in there:
+            if look(file) != file:
                 found[p].append(offset)
         return {p: tuple(of) for p, of in found.items()}
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
         """See `ChangesInPlace.explain_unsettled`: the files that have not rested for `settle` seconds."""
         files, folder = self.index.files((partition,))[partition], names.folder(key_of(partition))
-        rested = {
-            f.path for f in listing.list_rested(self.root, folder, frozenset(), self.declared.settle, self.clock())
-        }
-        now = {o: self.read_state(files[o]) for o in offsets if files[o].path not in rested}
+        rested = {f.path for f in self.landing.list_rested(folder, frozenset(), self.declared.settle, self.clock())}
+        moved = {o: files[o] for o in offsets if files[o].path not in rested}
+        look = self.landing.look(moved.values())
+        now = {o: look(file) for o, file in moved.items()}
         moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
         return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
+
+    @property
+    def tidier(self) -> Tidier:
+        """What does with consumed files as declared."""
+        return Tidier(self.landing, self.declared.after)
+
+    @property
+    def tidies(self) -> bool:
+        """See `TidiesUp.tidies`."""
+        return self.declared.after != "keep"
+
+    def tidy(self, consumed: Spans) -> int:
+        """See `TidiesUp.tidy`: by `after` of the declaration."""
+        return self.tidier.tidy(
+            (names.folder(key_of(p)), (file for _, _, file in self._list_files({p: of}))) for p, of in consumed.items()
+        )
 
     def keep_identities(self, partitions: tuple[str, ...]) -> None:
         """See `ChangesInPlace.keep_identities`."""
@@ -210,47 +225,42 @@ class FilesSource:
     def reread(self, ranges: Ranges) -> Self:
         """See `Replays.reread`: the files of the ranges have the size and time of now."""
         files = self.index.files(ranges)
-        now = {p: {o: self._read_state_or(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
+        look = self.tidier.look(file for p, (start, end) in ranges.items() for file in files[p][start:end])
+        now = {p: {o: look(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
         return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN, reading={})
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`."""
-        stage = self.stage / attempt
+        self.reading.update(files := self.index.files(ranges))
+        landed = [self.landing.find(f) for p, (start, end) in ranges.items() for f in files[p][start:end]]
         try:
-            self.reading.update(files := self.index.files(ranges))
-            staging.link_files(stage, self.root, files, ranges)
-            self._refuse(staging.explain_misnamed, files, ranges)
-            if self.declared.format != "parquet":
-                records = self._read_text(spark, stage, files, ranges)
-            else:  # whoever counts its records notices what Spark does not see
-                frame = staging.load_links(spark, stage, self.declared, self.options)
-                self._check_columns(json.loads(frame.schema.json()), files, ranges)
-                records = Records(frame, count=lambda: count_rows(staging.list_paths(self.root, files, ranges)))
-            yield replace(records, plain=staging.are_plain(ranges))
+            with self.landing.show(attempt, files, ranges) as shown:
+                self._refuse(staging.explain_misnamed, files, ranges)
+                if self.declared.format != "parquet":
+                    yield self._read_text(spark, shown, landed)
+                else:  # whoever counts its records notices what Spark does not see
+                    frame = shown.load(spark, self.declared, self.options)
+                    self._check_columns(json.loads(frame.schema.json()), files, ranges)
+                    yield Records(frame, count=lambda: parquet.count_rows(landed), identify=shown.identify)
         finally:
             self.reading.clear()
-            shutil.rmtree(stage, ignore_errors=True)
 
-    def _read_text(
-        self, spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
-    ) -> Records:
+    def _read_text(self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes]) -> Records:
         """The good ones of as many records as the bytes have; in doubt all, marked."""
-        options, paths = (
-            self.options,
-            staging.list_paths(self.root, files, ranges),
-        )
+        options = self.options
 
         def mark() -> "DataFrame":
-            staging.check_seen(spark, stage, files, ranges)
-            return staging.load_links(spark, stage, self.declared, options, f"{CORRUPT} string, ")
+            shown.check_seen(spark)
+            return shown.load(spark, self.declared, options, f"{CORRUPT} string, ")
 
-        most = texts.count_most(paths, self.declared.format, self.declared.options)
+        most = texts.count_most(landed, self.declared.format, self.declared.options)
         if most is None:
             frame = mark()
-            self.check_one_a_line(spark, stage, dict(zip(paths, staging.list_links(stage, files, ranges), strict=True)))
-            return Records(frame, self)
-        return Records(staging.load_links(spark, stage, self.declared, options | GOOD_ALONE), self, None, most, mark)
+            self.check_one_a_line(spark, shown, landed)
+            return Records(frame, self, identify=shown.identify)
+        good = shown.load(spark, self.declared, options | GOOD_ALONE)
+        return Records(good, self, None, most, mark, shown.identify)
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `FollowsRename.rename_pipeline`."""
@@ -261,17 +271,23 @@ class FilesSource:
         return self._find_path(partition, offset) or "a file that the index knows no more"
 
     def _find_path(self, partition: str, offset: int) -> str | None:
+        file = self._find_file(partition, offset)
+        return file.path if file else None
+
+    def _find_file(self, partition: str, offset: int) -> LandedFile | None:
         files = self.reading.get(partition) or self.index.files({partition: (offset, offset + 1)})[partition]
-        return files[offset].path if offset < len(files) else None
+        return files[offset] if offset < len(files) else None
 
     def translate(self, text: str) -> str:
         """See `Translates.translate`: the landed file instead of our link to it."""
         return staging.replace_links(text, self._find_path)
 
     def read_records(self, partition: str, offset: int) -> Iterator[str]:
-        """See `RawRecords.read_records`: the lines of the file."""
-        path = self.root / self.locate(partition, offset)
-        return iter(()) if is_multiline(self.declared.options) else texts.read_lines(path)
+        """See `HoldsSeveral.read_records`: the lines of the file."""
+        file = self._find_file(partition, offset)
+        if file is None or is_multiline(self.declared.options):
+            return iter(())
+        return texts.read_lines(self.landing.find(file))
 
     def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         """See `RawRecords.explain_bad`."""
@@ -280,20 +296,25 @@ class FilesSource:
     def find_new(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
         """The files of each partition that are not among the known ones. What cannot be looked at, and only that, is left
         out; so is a folder that was renamed, before its first file has an ordinal."""
-        found: dict[str, list[LandedFile]] = {}
-        for partition, paths in known.items():
+
+        def look(partition: str) -> list[LandedFile] | None:
             try:
-                found[partition] = self._list_rested(partition, paths)
+                return self._list_rested(partition, known[partition])
             except OSError:
                 self.list_keys()  # raises where it is not the partition's own fault
+                return None
+
+        with ThreadPoolExecutor(self.landing.at_once) as pool:
+            looked = zip(known, pool.map(look, known), strict=True)
+            found = {p: files for p, files in looked if files is not None}
         new = {p: files for p, files in found.items() if not known[p]}
-        out = {one.partition for one in find_moved(self.index, self.root, new)}
+        out = {one.partition for one in find_moved(self.index, self.landing, new)}
         return {p: files for p, files in found.items() if p not in out}
 
     def _list_rested(self, partition: str, known: frozenset[str]) -> list[LandedFile]:
         """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
         folder = names.folder(key_of(partition))
-        return sorted(listing.list_rested(self.root, folder, known, self.declared.settle, self.clock()))
+        return sorted(self.landing.list_rested(folder, known, self.declared.settle, self.clock()))
 
     def _take_fitting(self, files: tuple[LandedFile, ...]) -> list[int]:
         """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""
@@ -301,9 +322,11 @@ class FilesSource:
         sizes = [file.size for file in files]
         return sizes[: max(1, sum(total <= room for total in accumulate(sizes)))]
 
-    def _find_error(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> RotaError | None:
+    def _find_error(
+        self, partition: str, files: Sequence[LandedFile], start: int, end: int, look: Look
+    ) -> RotaError | None:
         try:
-            reason, heals = self._explain_change(partition, files, start, end)
+            reason, heals = self._explain_change(partition, files, start, end, look)
         except OSError as error:
             self.list_keys()  # raises where it is not the partition's own fault
             return EnvironmentFailed(listing.explain_blind(error, partition))
@@ -312,56 +335,36 @@ class FilesSource:
     def _tell(self, number: int, partition: str) -> str:
         return self.told_of[number].format(p=quote(partition))
 
-    def _explain_change(self, partition: str, files: Sequence[LandedFile], start: int, end: int) -> tuple[str, bool]:
+    def _explain_change(
+        self, partition: str, files: Sequence[LandedFile], start: int, end: int, look: Look
+    ) -> tuple[str, bool]:
         """What became of the first of these files that is not what it was, and whether it may be so again; empty if
         nothing. Raises OSError."""
         if end > len(files):
             return f"the index has {len(files)} files and offset {end} was asked for: {self._tell(2, partition)}", False
         for offset, file in enumerate(files[start:end], start):
-            now = self.read_state(file)
-            if now is None and not self._is_mounted():
+            now = look(file)
+            if now is None and self.landing.is_away():
                 raise EnvironmentFailed(
-                    f"The landing folder {self.root} is not there, or empty. Mount it; no partition is parked"
+                    f"The landing folder {self.landing.place} is not there, or empty. Mount it; no partition is parked"
                 )
             if now and now.size == NO_FILE:
                 way = f"Bring the file back, {self._tell(3, partition)}"
                 return f"{file.path} (offset {offset}) is no regular file any more. {way}", False
             if now != file:
-                return f"{file.path} (offset {offset}) {self._tell(now is not None, partition)}", now is None
+                what = f"{file.path} (offset {offset})"
+                if now is None and (taken := self.tidier.explain_taken(file, again=self.told_of is AGAIN)):
+                    return f"{what} {taken}, {self._tell(3, partition)}", True
+                return f"{what} {self._tell(now is not None, partition)}", now is None
         return "", False
 
-    def read_state(self, file: LandedFile) -> LandedFile | None:
-        """The file as it is now; None where it is gone; of size `NO_FILE` where something else is there. Raises OSError."""
-        path = self.root / file.path
-        try:
-            there, stat = path.stat(), path.lstat()
-        except FileNotFoundError:
-            return None
-        if there != stat or not S_ISREG(stat.st_mode):  # nobody follows a link, and nobody opens a pipe
-            return LandedFile(file.path, NO_FILE, 0)
-        return LandedFile(file.path, stat.st_size, listing.read_time(stat))
-
-    def _read_state_or(self, file: LandedFile) -> LandedFile:
-        """The file as it is now, or as it was where nobody can tell: whoever reads it is told."""
-        try:
-            return self.read_state(file) or file
-        except OSError:
-            return file
-
-    def _is_mounted(self) -> bool:
-        """A disk that is away leaves nothing, or the empty folder on which it was mounted."""
-        try:
-            return next(self.root.iterdir(), None) is not None
-        except OSError:
-            return False
-
     def _refuse(
-        self, explain: Callable[[Path], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
+        self, explain: Callable[[LandedBytes], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
     ) -> None:
         """Raises SourceChanged for a file of which `explain` says why Spark must not read it."""
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
-                if why := explain(self.root / file.path):
+                if why := explain(self.landing.find(file)):
                     raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
 
     def _check_columns(self, schema: dict[str, Any], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
@@ -369,12 +372,13 @@ class FilesSource:
         for null that the user wants so."""
         schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
         absent_is_null = self.declared.options.get("mergeSchema", "false").lower() == "true"
-        self._refuse(lambda path: parquet.explain_misfit(path, schema, absent_is_null), files, ranges)
+        refuse = self.declared.new_columns == "refuse"
+        self._refuse(lambda file: parquet.explain_misfit(file, schema, absent_is_null, refuse), files, ranges)
 
-    def check_one_a_line(self, spark: "SparkSession", stage: Path, links: Mapping[Path, Path]) -> None:
+    def check_one_a_line(self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, whose first value alone Spark would read: the
-        rest would be in no table. Spark is asked only for the files (with their links) whose bytes leave that in doubt."""
-        doubtful = texts.list_doubtful(list(links), self.declared.options) if self.declared.format == "json" else []
+        rest would be in no table. Spark is asked only for the files whose bytes leave that in doubt."""
+        doubtful = texts.list_doubtful(landed, self.declared.options) if self.declared.format == "json" else []
         if not doubtful:
             return
         from pyspark.sql import functions as F  # noqa: N812
@@ -382,13 +386,10 @@ class FilesSource:
         whole = is_multiline(self.declared.options)
         what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own, with nothing behind it")
         ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
-        reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**ends)
-        places = [links[path] for path in doubtful] if len(doubtful) < len(links) else [stage]
-        found = reader.option("basePath", str(stage)).text(list(map(names.escape_path, places)), wholetext=whole)
-        found = lines.find_joined(found, self.declared.schema, self.options)
+        found = lines.find_joined(shown.load_text(spark, doubtful, ends, whole), self.declared.schema, self.options)
         first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
         if one := found.agg(first).collect()[0]["first"]:
-            partition, offset, said = names.partition(one[0]), one[1], lines.show(bytes(one[2]))
+            partition, offset, said = one[0], one[1], lines.show(bytes(one[2]))
             raise DataError(
                 f"{self.locate(partition, offset)} (offset {offset}) has {what}something behind its first value, which "
                 f"Spark alone reads: {said} ... Put each record {way}, {self._tell(3, partition)}",

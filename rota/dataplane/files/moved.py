@@ -7,11 +7,12 @@ would have its rows in the table twice.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rota.dataplane.files.file_index import FileIndex, LandedFile
+from rota.dataplane.files.landing import Landing
 from rota.errors import printable
 from rota.ids import quote
+from rota.stores import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class MovedFile:
     was: str
 
 
-def find_moved(index: FileIndex, root: Path, new: Mapping[str, Sequence[LandedFile]]) -> list[MovedFile]:
+def find_moved(index: FileIndex, landing: Landing, new: Mapping[str, Sequence[LandedFile]]) -> list[MovedFile]:
     """Those of the new files of each partition, by ordinal of what they were."""
     by_name: dict[tuple[str, int, int], list[tuple[str, str]]] = {}
     for partition, files in new.items():
@@ -37,34 +38,25 @@ def find_moved(index: FileIndex, root: Path, new: Mapping[str, Sequence[LandedFi
         MovedFile(partition, path, owner, ordinal, was.path)
         for owner, ordinal, was in index.find_alike(file for files in new.values() for file in files)
         for partition, path in by_name.get(_name(was), ())
-        if partition != owner and _is_gone(root / was.path)
+        if partition != owner and landing.is_gone(was.path)
     ]
     return sorted(found, key=lambda one: (one.partition, one.owner, one.ordinal))
 
 
-def explain_moved(root: Path, found: Sequence[MovedFile]) -> str:
+def explain_moved(place: str, found: Sequence[MovedFile]) -> str:
     """Why their partition is not begun, with the next step; empty where there are none."""
     if not found:
         return ""
     first = found[0]
     more = f", and {len(found) - 1} more with it" if len(found) > 1 else ""
-    what = f"{root / first.path} is {first.was}, offset {first.ordinal} of {first.owner}{more}"
+    what = f"{place}/{first.path} is {first.was}, offset {first.ordinal} of {first.owner}{more}"
+    anew = "land it there with other bytes" if is_url(place) else "give it a new time: touch"
     return printable(
         f"{what}: the folder was renamed, and what was read would be in the table twice. Rename it back. Or move away what "
-        f"was read; or, to have its rows under the new name as well, give it a new time: touch. It is tried again by "
-        f"itself; at once: rota retry {quote(first.partition)}"
+        f"was read; or, to have its rows under the new name as well, {anew}. It is tried again by itself; at once: "
+        f"rota retry {quote(first.partition)}"
     )
 
 
 def _name(file: LandedFile) -> tuple[str, int, int]:
     return file.path.partition("/")[2], file.size, file.modified
-
-
-def _is_gone(path: Path) -> bool:
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False

@@ -8,6 +8,9 @@ rest it makes other numbers without a word: a decimal of 1.50 as `double` is 150
 Law: so is what Spark would read as null: a column or a field that a file has not. A file without rows has no values; Spark
 refuses it where a list, map or struct is declared as something else.
 
+Law: where the declaration says so (`new_columns`), so is a column or field that it does not name: its values would be in no
+table.
+
 Law: so is a file whose footer cannot be read. Of one that the transform does not need Spark reads nothing.
 
 What is equal: the number, the text's bytes, the point in time. A date is its midnight, a time without zone is one of UTC
@@ -17,13 +20,17 @@ are no whole microsecond: no type of Spark has them.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from io import SEEK_END
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from rota.dataplane.files.landing import LandedBytes
+from rota.errors import EnvironmentFailed
 
 SIGNED = ("integer", "long", "double", "decimal>10")  # `decimal>10`: with ten digits before the point, or more
 UNSIGNED = ("integer", "long", "double")
@@ -75,14 +82,18 @@ class Node:
     scale: int = 0
 
 
-def explain_misfit(file: Path, declared: dict[str, Any], absent_is_null: bool) -> str:
+def explain_misfit(
+    file: LandedBytes, declared: dict[str, Any], absent_is_null: bool, new_is_wrong: bool = False
+) -> str:
     """What of the declared columns (a schema of Spark, as JSON has it) the file has not, or has of a type that Spark does
-    not read with equal values, or that it is no Parquet, and what to do; empty if nothing. Empty for a file of no bytes,
+    not read with equal values, or that it is no Parquet, and what to do; empty if nothing. `new_is_wrong`: so is a column
+    that is not declared. Empty for a file of no bytes,
     which Spark takes for one without rows, and for one that the disk does not give: whoever reads it says so."""
     try:
-        if not file.stat().st_size:
-            return ""
-        with pq.ParquetFile(file) as opened:
+        with file.open("rb") as raw:
+            if not raw.seek(0, SEEK_END):
+                return ""
+            opened = pq.ParquetFile(raw)
             rows, leaves = opened.metadata.num_rows, map(opened.schema.column, range(len(opened.schema)))
             whole = _read_node(pa.struct(list(opened.schema_arrow)), leaves)
     except (OSError, pa.ArrowException) as error:
@@ -95,11 +106,31 @@ def explain_misfit(file: Path, declared: dict[str, Any], absent_is_null: bool) -
             f"has no column {', '.join(missing)}, and the schema of files(...) has. Change the schema, or say "
             f"options={{'mergeSchema': 'true'}} for null"
         )
+    if new_is_wrong and (new := list(_find_new(whole, declared, ()))):
+        return (
+            f"has {', '.join(new)}, and the schema of files(...) has not. Declare what you want of it, or say "
+            f"new_columns='ignore'"
+        )
     others = [(name, node, wanted) for name, node, wanted in misfits if node is not None and (rows or node.sort)]
     if not others:
         return ""
     said = ", ".join(f"{name} as {node.shown}, not {wanted}" for name, node, wanted in others)
     return f"has {said}: Spark would read other values, or none. {_advise([(n, node) for n, node, _ in others])}"
+
+
+def count_rows(files: Sequence[LandedBytes]) -> int:
+    """The rows that files hold, by their footers; one of no bytes has none, as Spark reads it. Raises EnvironmentFailed for
+    one that cannot be read."""
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            return sum(pool.map(_count_rows, files))
+    except (OSError, pa.ArrowException) as error:
+        raise EnvironmentFailed(f"The footer of a Parquet file cannot be read ({error}). It is tried again") from error
+
+
+def _count_rows(file: LandedBytes) -> int:
+    with file.open("rb") as raw:
+        return int(pq.read_metadata(raw).num_rows) if raw.seek(0, SEEK_END) else 0
 
 
 def _advise(found: list[tuple[str, Node]]) -> str:
@@ -161,6 +192,18 @@ def _find_misfits(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tu
             yield from _find_misfits(there[name.lower()], wanted, path)
         else:
             yield ".".join(path), None, ""
+
+
+def _find_new(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[str]:
+    """The path of each column or field that is not declared."""
+    if not node.sort or isinstance(declared, str) or node.sort != declared["type"]:
+        return
+    wanted = {name.lower(): kind for name, kind in _list_parts(declared)}
+    for name, part in node.parts:
+        if name.lower() in wanted:
+            yield from _find_new(part, wanted[name.lower()], (*at, name))
+        else:
+            yield ".".join((*at, name))
 
 
 def _list_parts(declared: dict[str, Any]) -> list[tuple[str, Any]]:

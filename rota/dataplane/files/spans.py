@@ -7,11 +7,12 @@ that they stand by partition and ordinal only spares reading. A file never chang
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from rota.stores import open_files
 
 SCHEMA = pa.schema(
     [
@@ -27,24 +28,32 @@ KEPT = 10_000  # rows of a row group; a file of no more is kept in memory
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file of the index. `spans`: `partition`, `count` of its rows, `first` and `last` ordinal. `kept`: its rows, if
-    they are few."""
+    """A file of the index at `location`. `spans`: `partition`, `count` of its rows, `first` and `last` ordinal. `kept`: its
+    rows, if they are few."""
 
-    path: Path
+    location: str
+    path: str
     rows: int
     spans: pa.Table
     kept: pa.Table | None
 
 
-def read_file(path: Path) -> IndexFile:
+def write_file(location: str, path: str, rows: pa.Table) -> int:
+    """Writes a file of the index, and returns its bytes. Raises OSError."""
+    with open_files(location).open_output_stream(path) as file:
+        pq.write_table(rows, file, row_group_size=KEPT)
+        return int(file.tell())
+
+
+def read_file(location: str, path: str) -> IndexFile:
     """Raises OSError, ArrowInvalid."""
-    with pq.ParquetFile(path) as file:
+    with _open(location, path) as file:
         few = file.metadata.num_rows <= KEPT
         rows = file.read(SCHEMA.names if few else ["partition", "ordinal"])
     spans = rows.group_by("partition").aggregate([("ordinal", "count"), ("ordinal", "min"), ("ordinal", "max")])
     names = {"partition": "partition", "ordinal_count": "count", "ordinal_min": "first", "ordinal_max": "last"}
     spans = spans.select(list(names)).rename_columns(list(names.values()))
-    return IndexFile(path, rows.num_rows, spans, rows if few else None)
+    return IndexFile(location, path, rows.num_rows, spans, rows if few else None)
 
 
 def read_between(file: IndexFile, ranges: Mapping[str, tuple[int, int]], names: Sequence[str]) -> pa.Table | None:
@@ -59,7 +68,7 @@ def read_between(file: IndexFile, ranges: Mapping[str, tuple[int, int]], names: 
     if file.kept is not None:
         rows = file.kept.select(columns)
     else:
-        with pq.ParquetFile(file.path) as parquet:
+        with _open(file.location, file.path) as parquet:
             groups = _groups(parquet.metadata, {p: ranges[p] for p in here})
             rows = parquet.read_row_groups(groups, columns)
     return rows.filter(wanted.mask(rows["partition"], rows["ordinal"], rows["ordinal"])).select(list(names))
@@ -71,12 +80,16 @@ def find_times(file: IndexFile, times: pa.Array) -> Iterator[pa.RecordBatch]:
         yield from _with_times(file.kept, times)
         return
     first, last = pc.min_max(times).as_py().values()
-    with pq.ParquetFile(file.path) as parquet:
+    with _open(file.location, file.path) as parquet:
         column = parquet.schema_arrow.get_field_index("modified")
         for number in range(parquet.metadata.num_row_groups):
             said = parquet.metadata.row_group(number).column(column).statistics
             if not (said and said.has_min_max) or (said.min <= last and said.max >= first):
                 yield from _with_times(parquet.read_row_group(number, SCHEMA.names), times)
+
+
+def _open(location: str, path: str) -> pq.ParquetFile:
+    return pq.ParquetFile(path, filesystem=open_files(location))
 
 
 def _with_times(rows: pa.Table, times: pa.Array) -> list[pa.RecordBatch]:

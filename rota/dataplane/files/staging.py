@@ -10,12 +10,15 @@ reads any. A listing or a size from the cache of a network disk would leave rows
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import SEEK_END
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from rota.dataplane import names
+from rota.dataplane import columns, names
 from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.files.landing import LandedBytes
 from rota.errors import EnvironmentFailed
 from rota.ledger.values import Ranges
 from rota.pipeline import Files
@@ -27,6 +30,49 @@ if TYPE_CHECKING:
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
 ENDED = re.compile(rf"/{PARTITION}=([^/]+)/{OFFSET}=(\d+)/[^/]*$")  # how the path of a link ends
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links below `stage` to the files of the ranges, which lie below `root`: see `Shown`."""
+
+    stage: Path
+    root: Path
+    files: Mapping[str, Sequence[LandedFile]]
+    ranges: Ranges
+
+    @classmethod
+    def make(cls, stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> "Links":
+        """Makes the links. Raises EnvironmentFailed."""
+        link_files(stage, root, files, ranges)
+        return cls(stage, root, files, ranges)
+
+    def load(
+        self, spark: "SparkSession", declared: Files, options: Mapping[str, str], corrupt: str = ""
+    ) -> "DataFrame":
+        """See `Shown.load`: `_partition`, and `_offset`, are among the columns."""
+        return load_links(spark, self.stage, declared, options, corrupt)
+
+    def load_text(
+        self, spark: "SparkSession", some: Sequence[LandedBytes], options: Mapping[str, str], whole: bool
+    ) -> "DataFrame":
+        """See `Shown.load_text`."""
+        paths, links = (
+            of(place, self.files, self.ranges) for of, place in ((list_paths, self.root), (list_links, self.stage))
+        )
+        link_of: dict[LandedBytes, Path] = dict(zip(paths, links, strict=True))
+        places = [link_of[one] for one in some] if len(some) < len(paths) else [self.stage]
+        reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**options)
+        frame = reader.option("basePath", str(self.stage)).text(list(map(names.escape_path, places)), wholetext=whole)
+        return self.identify(frame)
+
+    def identify(self, frame: "DataFrame") -> "DataFrame":
+        """See `Shown.identify`: Spark's reader gave the ids, or what `names.split` has in their place."""
+        return (columns.keep_ids if are_plain(self.ranges) else columns.restore_ids)(frame)
+
+    def check_seen(self, spark: "SparkSession") -> None:
+        """See `Shown.check_seen`."""
+        check_seen(spark, self.stage, self.files, self.ranges)
 
 
 def are_plain(partitions: Iterable[str]) -> bool:
@@ -92,17 +138,18 @@ def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[
                 )
 
 
-def explain_misnamed(path: Path) -> str:
+def explain_misnamed(landed: LandedBytes) -> str:
     """Why Spark must not open a file that is called `.snappy` or `.lz4`; empty if it may. Under these names it reads what
     Hadoop alone writes: a length, and then the length of a block, for which it makes room unseen. What another program
     compressed has any number there, and the whole Spark dies of it."""
-    if find_suffix(path.name).lower() not in BLOCKS:
+    if find_suffix(landed.name).lower() not in BLOCKS:
         return ""
-    with path.open("rb") as file:
-        head, size = file.read(8), path.stat().st_size
+    with landed.open("rb") as file:
+        head, size = file.read(8), file.seek(0, SEEK_END)
     if not head or (len(head) == 8 and 8 + int.from_bytes(head[4:], "big") <= size):
         return ""
-    return f"is not {find_suffix(path.name)[1:]} as Hadoop writes it, and Spark reads no other. Land it as .gz, .bz2 or .zst"
+    kind = find_suffix(landed.name)[1:]
+    return f"is not {kind} as Hadoop writes it, and Spark reads no other. Land it as .gz, .bz2 or .zst"
 
 
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:

@@ -17,21 +17,21 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any, BinaryIO, TypeVar, cast
+from io import TextIOWrapper
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rota.dataplane.files.landing import LandedBytes
 from rota.dataplane.files.staging import find_suffix
 
 T = TypeVar("T")
 READ = 1 << 17  # bytes at a time: they stay in the processor's cache
 LONGEST = 1 << 22  # bytes of a line; a longer one is in doubt
 DEEPEST = 8  # levels of values within the first; a deeper one is in doubt
-OPENED = {".gz": gzip.open} | dict.fromkeys(
-    ("", ".csv", ".json", ".jsonl", ".ndjson", ".txt", ".log"), open
-)  # not packed
+PACKED = ".gz"
+PLAIN = ("", ".csv", ".json", ".jsonl", ".ndjson", ".txt", ".log")
 UNSURE = {
     "multiline",
     "linesep",
@@ -63,35 +63,35 @@ VALUES = _lines_of(VALUE)
 OBJECTS = _lines_of(VALUE.replace(rb"[{\[]", rb"\{", 1))
 
 
-def list_doubtful(paths: Sequence[Path], options: Mapping[str, str]) -> list[Path]:
+def list_doubtful(files: Sequence[LandedBytes], options: Mapping[str, str]) -> list[LandedBytes]:
     """The files of which it is not sure that no line of JSON holds more than one value, as Spark's reader reads it."""
 
-    def is_sure(path: Path) -> bool:
+    def is_sure(file: LandedBytes) -> bool:
         try:
-            return all(is_clean(block) for block in _read(path))
+            return all(is_clean(block) for block in _read(file))
         except _Doubt:
             return False
 
     if _is_unsure(options):
-        return list(paths)
-    return [path for path, sure in zip(paths, _map(is_sure, paths), strict=True) if not sure]
+        return list(files)
+    return [file for file, sure in zip(files, _map(is_sure, files), strict=True) if not sure]
 
 
-def count_most(paths: Sequence[Path], format: str, options: Mapping[str, str]) -> int | None:
+def count_most(files: Sequence[LandedBytes], format: str, options: Mapping[str, str]) -> int | None:
     """How many records these files hold at most, as Spark's reader reads them; None in doubt."""
     if _is_unsure(options):
         return None
     header = any(text.lower() == "true" for name, text in options.items() if name.lower() == "header")
     count = partial(_count_lines, json=format == "json", header=format == "csv" and header)
     try:
-        return sum(_map(count, paths))
+        return sum(_map(count, files))
     except _Doubt:
         return None
 
 
-def _count_lines(path: Path, json: bool, header: bool) -> int:
+def _count_lines(file: LandedBytes, json: bool, header: bool) -> int:
     found = 0
-    for block in _read(path):
+    for block in _read(file):
         ended = count_ended(block) if json else None
         if ended is None:
             if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
@@ -145,20 +145,20 @@ def _is_unsure(options: Mapping[str, str]) -> bool:
     return any(given[name] != SURE.get(name) for name in UNSURE & given.keys())
 
 
-def _map(look: Callable[[Path], T], paths: Sequence[Path]) -> Iterator[T]:
+def _map(look: Callable[[LandedBytes], T], files: Sequence[LandedBytes]) -> Iterator[T]:
     with ThreadPoolExecutor(8) as pool:
-        yield from pool.map(look, paths)
+        yield from pool.map(look, files)
 
 
-def _read(path: Path) -> Iterator[bytes]:
+def _read(file: LandedBytes) -> Iterator[bytes]:
     """The bytes of the file in blocks of whole lines. Raises _Doubt where it cannot be read so."""
-    opened = cast("Callable[[Path, str], BinaryIO] | None", OPENED.get(find_suffix(path.name)))
-    if not opened:
+    suffix = find_suffix(file.name)
+    if suffix != PACKED and suffix not in PLAIN:
         raise _Doubt
     rest = b""
     try:
-        with opened(path, "rb") as file:
-            while found := file.read(READ):
+        with file.open("rb") as raw, gzip.open(raw) if suffix == PACKED else raw as opened:
+            while found := opened.read(READ):
                 end = found.rfind(b"\n") + 1
                 if end:
                     yield b"".join((rest, memoryview(found)[:end]))
@@ -172,13 +172,13 @@ def _read(path: Path) -> Iterator[bytes]:
         yield rest
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(file: LandedBytes) -> Iterator[str]:
     """The lines of a file. One that is packed in another way, or half, ends early: the record is kept, its line is not
     known."""
-    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(path.suffix.lower(), open)
+    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(find_suffix(file.name).lower(), lambda raw: raw)
     try:
-        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            for line in file:
+        with file.open("rb") as raw, TextIOWrapper(opened(raw), "utf-8-sig", "replace", "\n") as text:
+            for line in text:
                 yield line.rstrip("\r\n")
     except (OSError, EOFError, ValueError, zlib.error):
         return

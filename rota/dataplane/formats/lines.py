@@ -29,9 +29,9 @@ def explain_bad(raw: str, format: str, nulls: Sequence[FieldPath]) -> str:
     if format == "csv":
         typed = f", or one is not of its declared type: {_name(nulls)}" if nulls else ""
         return f"the number of fields is wrong{typed}"
-    if why := explain_text(raw):
+    said, why = _read(raw)
+    if why:
         return why
-    said = json.loads(raw, parse_int=str, parse_float=str)
     failed = [path for path in nulls if _find(said, path) is not None]
     return f"not of the declared type: {_name(failed)}" if failed else "a field is not of its declared type"
 
@@ -49,20 +49,27 @@ def _find(value: Any, path: FieldPath) -> Any:
 
 
 def explain_text(text: str) -> str:
-    """Why the text is no JSON, or is beyond a limit of Spark's parser; empty if neither. Nothing is raised: who wrote it
-    nests as deep as he likes, and of a number, which Python reads up to some thousands of digits, the digits are taken."""
-    sizes = [0]
+    """Why the text is no JSON, or is beyond a limit of Spark's parser; empty if neither."""
+    return _read(text)[1]
 
-    def measure(said: str) -> None:
-        sizes.append(len(said))
+
+def _read(text: str) -> tuple[Any, str]:
+    """The value of JSON, its numbers as text, and what `explain_text` says of it. Nothing is raised: who wrote it nests as
+    deep as he likes, and of a number, which Python reads up to some thousands of digits, the digits are taken."""
+    longest = 0
+
+    def take(number: str) -> str:
+        nonlocal longest
+        longest = max(longest, len(number))
+        return number
 
     try:
-        json.loads(text, parse_int=measure, parse_float=measure)
+        said = json.loads(text, parse_int=take, parse_float=take)
     except ValueError as error:
-        return f"no JSON: {error}"
+        return None, f"no JSON: {error}"
     except RecursionError:
-        return "no JSON: nested too deep"
-    return f"a number has more than {DIGITS:,} digits, and Spark reads no such" if max(sizes) > DIGITS else ""
+        return None, "no JSON: nested too deep"
+    return said, f"a number has more than {DIGITS:,} digits, and Spark reads no such" if longest > DIGITS else ""
 
 
 def show(raw: bytes) -> str:

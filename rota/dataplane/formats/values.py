@@ -25,7 +25,7 @@ from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-VALUE, RECORD = "value", "record"
+VALUE, RECORD, GOOD = "value", "record", "good"
 STAGED = pa.schema([(VALUE, pa.binary()), (PARTITION, pa.string()), (OFFSET, pa.int64())])
 DDL = f"{VALUE} binary, {PARTITION} string, {OFFSET} bigint"
 ENDED = r"(\r\n|\n|\r)\z"  # how a line ends
@@ -59,15 +59,23 @@ def read_staged(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def parse(frame: "DataFrame", schema: str, format: str, options: Mapping[str, str]) -> "DataFrame":
-    """The records of a frame of `value`, `_partition` and `_offset`: the columns of the schema, `_corrupt` but for bytes,
-    and the last two as they are."""
+def parse(
+    frame: "DataFrame",
+    schema: str,
+    format: str,
+    options: Mapping[str, str],
+    beside: Sequence[str] = (),
+    keep_absent: bool = False,
+) -> "DataFrame":
+    """The records of a frame of `value`, `_partition` and `_offset`: the columns of the schema, those `beside`, `_corrupt`
+    but for bytes, and the last two, all but the first as they are. `keep_absent`: a value that is not there is a good
+    record whose columns are null."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if format == "bytes":
         record = F.from_json(F.lit("{}"), schema)  # Spark reads its DDL, and so the name
         (name,) = frame.select(record.alias(RECORD)).select(f"{RECORD}.*").columns
-        return frame.select(F.col(VALUE).alias(name), PARTITION, OFFSET)
+        return frame.select(F.col(VALUE).alias(name), *beside, PARTITION, OFFSET)
     kept, text = make_options(format, options), F.coalesce(F.make_valid_utf8(F.col(VALUE).cast("string")), F.lit(""))
     declared = f"{schema}, {CORRUPT} string"
     if format == "json":
@@ -75,12 +83,13 @@ def parse(frame: "DataFrame", schema: str, format: str, options: Mapping[str, st
     else:
         text = F.regexp_replace(text, ENDED, "")
         record = F.when(text.rlike(SHOWN) & ~text.rlike(r"[\r\n]"), F.from_csv(text, declared, kept))
-    parsed = frame.select(record.alias(RECORD), text.alias(VALUE), PARTITION, OFFSET)
+    good = F.col(VALUE).isNull() if keep_absent else F.lit(False)
+    parsed = frame.select(record.alias(RECORD), text.alias(VALUE), good.alias(GOOD), *beside, PARTITION, OFFSET)
     found = parsed.select(f"{RECORD}.*").columns
     quoted = [f"`{name.replace('`', '``')}`" for name in found]
     columns = [F.col(f"{RECORD}.{name}") for name, plain in zip(quoted, found, strict=True) if plain != CORRUPT]
     bad = F.when(F.col(RECORD).isNull(), F.col(VALUE)).otherwise(F.col(f"{RECORD}.{CORRUPT}"))
-    return parsed.select(*columns, bad.alias(CORRUPT), PARTITION, OFFSET)
+    return parsed.select(*columns, *beside, F.when(~F.col(GOOD), bad).alias(CORRUPT), PARTITION, OFFSET)
 
 
 def decode(value: bytes) -> str:

@@ -4,6 +4,9 @@ Law: what may be committed is the contiguous prefix of sequences from where the 
 gives what it took back from somebody after newer messages, so a newer message says nothing of older ones. What is behind
 the table is in it already. What lies beyond a hole, or beyond the caps, is held back and goes back to the queue.
 
+Law: of an ordered inbox, a stream's, the prefix is all up to the newest message: a broker gives those of a stream in their
+order, and gives some offsets to no message. Whoever reads asks for what was removed before it: see `find_gap`.
+
 Bodies are kept within the caps alone; of all else only the tag by which it is acknowledged.
 """
 
@@ -20,11 +23,13 @@ class Inbox:
     start: int
     room: int
     size: int
-    awaited: int = 0  # messages that waited when the reading began
+    ordered: bool = False
+    awaited: int = 0  # messages that waited when the reading began; of an ordered one, offsets
     came: int = 0
     bodies: dict[int, bytes] = field(default_factory=dict)
     end: int = field(init=False)  # of the contiguous prefix
     _limit: int = field(init=False)
+    _last: int = -1  # the greatest sequence that came
     _held: int = 0
     _tags: dict[int, list[int]] = field(default_factory=dict)
 
@@ -34,7 +39,10 @@ class Inbox:
     def take(self, tag: int, sequence: int, body: bytes) -> None:
         """A message came. The same sequence may come twice, with the same body."""
         self.came += 1
+        self._last = max(self._last, sequence)
         self._tags.setdefault(sequence, []).append(tag)
+        if self.ordered and self.start <= sequence:
+            self.end = min(max(self.end, sequence + 1), self._limit)
         if not self.start <= sequence < self._limit or sequence in self.bodies:
             return
         self.bodies[sequence] = body
@@ -50,13 +58,14 @@ class Inbox:
         """Whether no message that may still come would be committed by this run."""
         return self.end == self._limit
 
+    def count_missing(self) -> int:
+        """How many messages may still come that this run would commit; of an ordered one, offsets."""
+        left = self.start + self.awaited - self._last - 1 if self.ordered else self.awaited - self.came
+        return 0 if self.is_full() else max(0, left)
+
     def read_end(self) -> int:
         """One past the greatest sequence that came; where the table stands if none is beyond it."""
         return max(self.start, max(self._tags, default=-1) + 1)
-
-    def read_first(self) -> int:
-        """The least sequence that came and was not dropped; where the table stands if none."""
-        return min(self._tags, default=self.start)
 
     def find_after(self, offset: int) -> int:
         """The least sequence beyond this one that came; 0 where none is."""
@@ -68,7 +77,15 @@ class Inbox:
 
     def has(self, start: int, end: int) -> bool:
         """Whether every message of the range is kept."""
-        return all(n in self.bodies for n in range(start, end))
+        return end <= self.end if self.ordered else self.find_gap(start, end) is None
+
+    def find_gap(self, start: int, end: int) -> int | None:
+        """The first offset of the range whose message is not kept; None where each is."""
+        return next((n for n in range(start, end) if n not in self.bodies), None)
+
+    def list_bodies(self, start: int, end: int) -> list[tuple[int, bytes]]:
+        """Offset and body of each message of the range that is kept."""
+        return [(n, self.bodies[n]) for n in range(start, end) if n in self.bodies]
 
     def drop_below(self, offset: int) -> Iterator[int]:
         """The tags of all messages below the offset, which are forgotten."""

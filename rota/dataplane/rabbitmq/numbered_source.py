@@ -57,7 +57,7 @@ class NumberedSource(ABC):
         """The source that the pipeline declares."""
         declared = cast(RabbitQueues, pipeline.source)
         keys = tuple(sorted(map(str, range(declared.count))))
-        return cls(pipeline.name, declared, keys, home.read_offsets, home.folder / "stage")
+        return cls(pipeline.name, declared, keys, home.read_offsets, home.scratch)
 
     @property
     def skips_existing(self) -> bool:
@@ -143,7 +143,7 @@ class NumberedSource(ABC):
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`: a message is a record."""
-        found = {p: [(n, self.inboxes[p].bodies[n]) for n in range(*span)] for p, span in ranges.items()}
+        found = {p: self.inboxes[p].list_bodies(*span) for p, span in ranges.items()}
         declared, raw = self.declared, self if self.declared.format != "bytes" else None
         with values.read_staged(
             spark, self.stage / attempt, found, declared.schema, declared.format, declared.options
@@ -151,7 +151,7 @@ class NumberedSource(ABC):
             yield Records(frame, raw, lambda: sum(map(len, found.values())))
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
-        """See `RawRecords.read_records`."""
+        """See `HoldsSeveral.read_records`."""
         return [values.decode(self.inboxes[partition].bodies[offset])]
 
     def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
@@ -218,7 +218,7 @@ class NumberedSource(ABC):
                     inbox.came += 1
                 else:
                     inbox.take(tag, offset, body)
-                if inbox.came >= inbox.awaited or inbox.is_full():
+                if not inbox.count_missing():
                     self._came.notify_all()
 
         return take
@@ -243,4 +243,4 @@ class NumberedSource(ABC):
 
 def _count_missing(inboxes: Mapping[str, Inbox]) -> int:
     """How many messages may still come that a run would commit."""
-    return sum(max(0, one.awaited - one.came) for one in inboxes.values() if not one.is_full())
+    return sum(one.count_missing() for one in inboxes.values())

@@ -3,6 +3,9 @@
 Law: a stream keeps what was read until its retention ends, in one order. So a range is read again as it was, by anybody and
 at any time; nothing is held, and what a run acknowledges only lets the broker send more.
 
+Law: an offset that no message has is passed over: the broker takes one of each segment of a stream for itself. It is told
+from a message that the retention took by where the stream begins, asked after the reading: what lies behind that was given.
+
 The end of a stream is seen by reading its last chunk until nothing more comes: it may be seen too early, never too late.
 """
 
@@ -84,16 +87,30 @@ class StreamSource(NumberedSource):
             link.cancel(consumer)
         return seen
 
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """See `Source.find_broken`: also where the retention took a part of the range."""
+        broken = dict(NumberedSource.find_broken(self, ranges))
+        gaps = {p: self.inboxes[p].find_gap(*span) for p, span in ranges.items() if p not in broken}
+        if unsure := {p: gap for p, gap in gaps.items() if gap is not None}:
+            with self._look() as link:
+                seen = self._see(link, unsure, "first")
+            broken |= {
+                p: self._explain_retention(p, gap, seen[p][0] if p in seen else ranges[p][1])
+                for p, gap in unsure.items()
+                if p not in seen or seen[p][0] > gap
+            }
+        return broken
+
+    def _explain_retention(self, partition: str, gap: int, first: int) -> RotaError:
+        return SourceChanged(
+            f"{self._queue(partition)} begins at {first} and offset {gap} was asked for: its retention is over. To go on "
+            f"without: rota skip {quote(partition)}",
+            partition=partition,
+            behind=first,
+        )
+
     def _explain_hole(self, partition: str, start: int) -> RotaError:
-        queue, inbox = self._queue(partition), self.inboxes[partition]
-        if inbox.came and inbox.read_first() > start:
-            first = inbox.read_first()
-            return SourceChanged(
-                f"{queue} begins at {first} and offset {start} was asked for: its retention is over. To go on without: "
-                f"rota skip {quote(partition)}",
-                partition=partition,
-                behind=first,
-            )
+        queue = self._queue(partition)
         return EnvironmentFailed(f"{queue} did not give offset {start} in time. It is tried again", partition=partition)
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
@@ -113,8 +130,8 @@ class StreamSource(NumberedSource):
 
     def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:
         if asked is None:
-            return NumberedSource._make_inbox(self, start, among, asked)
-        return Inbox(start, asked[1] - start, 1 << 62)  # a replay takes its range as a whole
+            return replace(NumberedSource._make_inbox(self, start, among, asked), ordered=True)
+        return Inbox(start, asked[1] - start, 1 << 62, ordered=True)  # a replay takes its range as a whole
 
     def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> dict[str, int]:
         seen = self._see(link, starts, "last")

@@ -17,7 +17,6 @@ stands before a broken file or a poison record is written first, and the rest is
 """
 
 import logging
-import shutil
 import time
 import uuid
 from bisect import bisect_left
@@ -25,19 +24,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from math import inf, sqrt
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
-from rota.dataplane.spark import failures, origins, parsing, plans, quarantine
+from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, writing
 from rota.dataplane.spark.deadline import limit
+from rota.dataplane.spark.session import send_by_value
 from rota.dataplane.spark.spark_source import RawRecords, Records, SparkSource, Translates
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
 from rota.ids import quote
-from rota.ledger.schema import SPLIT, check_columns
+from rota.ledger.schema import check_columns
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
+from rota.stores import delete_folder, join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,11 +50,11 @@ LATE = 2  # the same of those that hang: time is dear
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """How a run of `pipeline` turns ranges of `source` into files below `folder` (`main/`, `quarantine/`)."""
+    """How a run of `pipeline` turns ranges of `source` into files below `location` (`main/`, `quarantine/`)."""
 
     pipeline: Pipeline
     source: SparkSource
-    folder: Path
+    location: str
     spark: "SparkSession"
     schema: str | None  # of the table, JSON
     run_id: str = "run"  # its attempts begin with it, so that a folder on disk says whose it is
@@ -192,12 +192,12 @@ class Bisection:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
             corruptible = records.raw is not None
-            parsed = parsing.parse(records.frame, corruptible, records.plain)
+            parsed = parsing.parse(records.frame, corruptible, records.identify)
             result, plan, shown = self._transform(parsed)
             counted = corruptible or records.count is not None  # also where nobody watches what the transform is handed
             kept = shown and counted and parsed.keeps_each_row(plan)
             if not kept:
-                parsed = parsing.watch(records.frame, corruptible, records.plain)
+                parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
             split, rows = columns.split(result), None
@@ -205,8 +205,8 @@ class Bisection:
                 split, rows = parsing.observe(split, *origins.sum_origins())
             elif not kept:
                 split, rows = parsing.count_rows(split)
-            save(split, self.folder / "main" / "data" / attempt)
-            files = footers.read_footers(self.folder / "main", attempt, ranges)
+            files = writing.write(split, join(self.location, "main"), f"data/{attempt}")
+            footers.check_ranges(files, ranges)
             written = sum(f.rows for f in files)
             if rows:
                 spoken = parsing.read_counts(rows)
@@ -237,10 +237,10 @@ class Bisection:
     ) -> quarantine.BadRecords:
         """Writes the bad records, which are read again, beside the `good` ones of each partition. Raises EnvironmentFailed
         where the counts differ."""
-        left_out, folder = records.mark is not None, self.folder / "quarantine"
-        parsed = parsing.parse(records.mark() if records.mark else records.frame, True, records.plain)
+        left_out, table = records.mark is not None, join(self.location, "quarantine")
+        parsed = parsing.parse(records.mark() if records.mark else records.frame, True, records.identify)
         before = None if left_out else tally
-        bad = quarantine.set_aside(parsed, before, raw, self.pipeline, folder, done.attempt, done.ranges, good)
+        bad = quarantine.set_aside(parsed, before, raw, self.pipeline, table, done.attempt, done.ranges, good)
         if left_out and tally:
             bad.tally.require_good(tally.records)
         return bad
@@ -291,6 +291,8 @@ class Bisection:
         are. A fault that shows before any row is read is the same in every partition."""
         try:
             result = self.pipeline.transform(parsed.good) if self.pipeline.transform else parsed.good
+            if self.pipeline.module is not None:
+                send_by_value(self.pipeline.module)  # also what the transform itself imported
             schema = result.schema.json()
         except BadTransform:
             raise
@@ -307,12 +309,7 @@ class Bisection:
     def remove(self, attempt: str) -> None:
         """Removes what an attempt wrote, if it can; nobody sees it anyway."""
         for table in ("main", "quarantine"):
-            shutil.rmtree(self.folder / table / "data" / attempt, ignore_errors=True)
-
-
-def save(frame: "DataFrame", folder: Path) -> None:
-    """Spark writes the frame into files of the folder."""
-    frame.write.partitionBy(SPLIT).options(**columns.WRITTEN).parquet(str(folder))
+            delete_folder(join(self.location, table), f"data/{attempt}")
 
 
 def _everywhere(error: DataError) -> BadTransform:

@@ -3,16 +3,19 @@
 Law: an error of the environment (Spark gone, cancelled, disk, memory, a lost executor) ends the run and parks nobody; any
 other is of the data or of the transform, is bisected, and parks whom it can be pinned on. In doubt, Spark is asked for a
 trivial query: if even that finds no slot, it was the environment. What a message quotes is data, and says nothing of whose
-fault.
+fault. A Python of the executors that is not like the run's is the environment's, too: another version, or a module that is
+here and not there.
 """
 
 import re
+import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.session import take_first_line
-from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, WRAPPED
+from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, MODULE, NO_JARS, PYTHON, WRAPPED
 from rota.errors import BadTransform, EnvironmentFailed, RotaError
 from rota.ids import quote
 
@@ -39,14 +42,17 @@ def judge_failure(
     if isinstance(error, RotaError):
         return error
     text, cause = f"{type(error).__name__}: {error}", told(explain_cause(error)).rstrip(" ;.")
-    if (
-        ENVIRONMENT.search(QUOTED.sub("", text))
-        or isinstance(error, MemoryError | ConnectionError)
-        or not is_alive(spark)
-    ):
+    if NO_JARS in text:
         return EnvironmentFailed(
-            f"Spark failed ({cause}). No partition is parked; the next run tries again", why=cause + place
+            f"Spark has no jars to read a bucket ({cause}). No partition is parked. On the worker's machine: rota prepare "
+            f"--s3; then start the worker again",
+            why=cause + place,
         )
+    surely = ENVIRONMENT.search(QUOTED.sub("", text))
+    mend = explain_python(text) if surely or MODULE.search(text) else ""
+    if mend or surely or isinstance(error, MemoryError | ConnectionError) or not is_alive(spark):
+        what = mend or f"Spark failed ({cause})"
+        return EnvironmentFailed(f"{what}. No partition is parked; the next run tries again", why=cause + place)
     step = f"rota retry {quote(partition)}" if partition else RETRY
     final = type(error).__name__ in ANALYSIS
     mend = "the schema or the transform" if final else "the transform or the data"
@@ -62,6 +68,32 @@ def explain_cause(error: BaseException) -> str:
         kind, said = causes[-1]
         return f"{kind.rsplit('.', 1)[-1]}: {' '.join(said.split())[:300]}"
     return f"{type(error).__name__}: {take_first_line(error)}"
+
+
+def explain_python(text: str) -> str:
+    """How the executors' Python is not like this one, with the next step; empty where the error does not tell of that."""
+    ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if found := PYTHON.search(text):
+        said = found[0].rstrip(" .")
+        return (
+            f"The executors of Spark have not the Python that runs use ({said}). Give the worker PYSPARK_PYTHON, the path "
+            f"of a Python {ours} with pandas and pyarrow on each machine of its Spark, and start it again"
+        )
+    lacks = MODULE.findall(text)
+    if not lacks or not _is_here(lacks[-1].partition(".")[0]):
+        return ""
+    return (
+        f"The Python of Spark's executors has no module {lacks[-1]!r}, which is here. Install it there; or, if it is your "
+        f"own, put it beside the pipeline's file and import it where the transform begins or above, not in a function "
+        f"that Spark calls"
+    )
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return module in sys.modules or find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def is_alive(spark: "SparkSession") -> bool:

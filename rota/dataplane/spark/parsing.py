@@ -42,6 +42,7 @@ a number cannot be; and so it can be in a record of separators alone, behind a r
 """
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -53,6 +54,7 @@ from rota.record import CORRUPT
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation
 
+Identify = Callable[["DataFrame"], "DataFrame"]
 RECORDS, BAD, ROWS, EMPTY = "records", "bad", "rows", "empty"
 
 
@@ -107,21 +109,21 @@ class Parsed:
         return tally
 
 
-def parse(frame: "DataFrame", corruptible: bool, plain: bool = False) -> Parsed:
+def parse(frame: "DataFrame", corruptible: bool, identify: Identify = columns.restore_ids) -> Parsed:
     """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
-    a column `_corrupt` of it is the user's. `plain`: see `Records`; else each row costs Spark a step that makes its id."""
+    a column `_corrupt` of it is the user's. `identify`: see `Records`; it makes a step, whose columns `origins` reads."""
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
     seen, marked = None, corruptible and is_marked(frame)  # Spark is asked for the columns of each frame anew
     if corruptible:
         frame, seen = count_records(frame)
-    frame = frame.select("*") if plain else columns.restore_ids(frame)  # `origins` reads the columns of a step
+    frame = identify(frame)
     good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if marked else frame
     return Parsed(frame, good.alias(mark), mark, seen)
 
 
-def watch(frame: "DataFrame", corruptible: bool, plain: bool = False) -> Parsed:
+def watch(frame: "DataFrame", corruptible: bool, identify: Identify = columns.restore_ids) -> Parsed:
     """The same, in which what is handed to the transform is counted as well."""
-    parsed = parse(frame, corruptible, plain)
+    parsed = parse(frame, corruptible, identify)
     if parsed.seen:
         good, handed = count_rows(parsed.good)
         return replace(parsed, good=good, handed=handed)

@@ -11,26 +11,24 @@ the text of each is the whole file: n records would hold n files.
 """
 
 import json
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import columns, footers, names
-from rota.dataplane.spark import parsing
+from rota.dataplane.spark import parsing, writing
 from rota.dataplane.spark.parsing import Parsed, Tally
-from rota.dataplane.spark.spark_source import RawRecords
+from rota.dataplane.spark.spark_source import HoldsSeveral, RawRecords
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
-from rota.ledger.schema import SPLIT
 from rota.ledger.values import DataFile
 from rota.pipeline import Pipeline
 from rota.record import CORRUPT, OFFSET, PARTITION
+from rota.stores import delete_folder, open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,7 +51,6 @@ SPARKS = json.dumps(
 SCHEMA = pa.schema(
     [(n, pa.int64() if t == "long" else pa.string()) for n, t in KINDS.items()], metadata={footers.SPARK: SPARKS}
 )
-ONCE = {"parquet.dictionary.page.size": str(1 << 28)}  # bytes: so many of texts, each once, that rows share
 LONG = 1000  # characters
 NULLS = "_nulls"
 Bad = tuple[int, str, str]  # offset, text, fields that are null
@@ -74,7 +71,7 @@ def set_aside(
     tally: Tally | None,
     source: RawRecords,
     pipeline: Pipeline,
-    table: Path,
+    table: str,
     attempt: str,
     ranges: Mapping[str, tuple[int, int]],
     good: Mapping[str, int] | None = None,
@@ -82,28 +79,35 @@ def set_aside(
     """Writes the bad records of the partitions that have few enough; the others are refused. `parsed` was not read yet.
     `tally` is what the job that wrote the good ones counted, if it could, and `good` how many each partition has, if that is
     what it wrote. Raises EnvironmentFailed where the counts differ."""
-    raw = table / "raw" / attempt
     try:
         few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
         split = columns.split(few.select(PARTITION, OFFSET, _text(few), _list_nulls(few)))
-        split.write.partitionBy(SPLIT).options(**columns.WRITTEN, **ONCE).parquet(str(raw))
-        footers.name_split_folders(raw)
-        bad = {names.partition(folder.name): columns.count_rows(_list_written(folder)) for folder in raw.glob("*/")}
+        raw = defaultdict[str, list[DataFile]](list)
+        for file in writing.write(split, table, f"raw/{attempt}", shared=True):
+            raw[file.partition].append(file)
+        bad = {p: sum(file.rows for file in files) for p, files in raw.items()}
         again, records = _count(parsed, bad, good, pipeline)
         if tally:
             parsing.require_same(tally.records, again.records, "records that Spark read", "it read again")
             parsing.require_same(tally.bad, again.bad, "bad records", "it found again")
         parsing.require_same(again.bad, sum(bad.values()), "bad records", "were found in the files that Spark wrote")
         much = {p for p, n in bad.items() if n > pipeline.max_bad_ratio * records[p]}
-        refused = {p: _refuse(p, bad[p], records[p], raw / names.split(p), source, pipeline) for p in sorted(much)}
+        refused = {
+            p: _refuse(p, bad[p], records[p], _read_texts(table, raw[p]), source, pipeline) for p in sorted(much)
+        }
         kept = {p: n for p, n in bad.items() if p not in refused}
-        for partition in kept:
-            place(raw / names.split(partition), table / "data" / attempt, partition, attempt, source)
+        files = tuple(
+            footers.write_file(table, f"data/{attempt}/{names.split(p)}/part-0.parquet", rows)
+            for p in kept
+            if (
+                rows := explain_all(_read_texts(table, raw[p]), p, attempt, source)
+            ).num_rows  # else whoever counts them notices
+        )
     finally:
-        shutil.rmtree(raw, ignore_errors=True)
+        delete_folder(table, f"raw/{attempt}")
     if not kept:
         return BadRecords(again, {}, (), refused)
-    files = footers.read_footers(table, attempt, ranges)
+    footers.check_ranges(files, ranges)
     for partition, count in kept.items():
         held = sum(f.rows for f in files if f.partition == partition)
         parsing.require_same(count, held, f"bad records of {partition}", "were set aside")
@@ -127,34 +131,25 @@ def _count(
 
 
 def _refuse(
-    partition: str, bad: int, records: int, raw: Path, source: RawRecords, pipeline: Pipeline
+    partition: str, bad: int, records: int, raw: Iterable[Bad], source: RawRecords, pipeline: Pipeline
 ) -> TooManyBadRecords:
     return TooManyBadRecords(
         f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
-        f"{_example(source, partition, *_find_first(raw))}. Nothing was written. Mend the files or the schema, "
-        f"then: rota retry {quote(partition)}",
+        f"{_example(source, partition, *min(raw, key=lambda one: one[0]))}. Nothing was written. Mend the files or the "
+        f"schema, then: rota retry {quote(partition)}",
         partition=partition,
     )
 
 
-def _find_first(raw: Path) -> Bad:
-    """The first of one partition's bad records with the least offset."""
-    return min(_read_texts(raw), key=lambda one: one[0])
-
-
-def _read_texts(raw: Path) -> Iterator[Bad]:
+def _read_texts(table: str, files: Iterable[DataFile]) -> Iterator[Bad]:
     """Offset, text and null fields of one partition's bad records; those that share a text share one object."""
-    for file in _list_written(raw):
-        for batch in pq.ParquetFile(file, read_dictionary=[CORRUPT]).iter_batches(columns=[OFFSET, CORRUPT, NULLS]):
-            texts = [_readable(text) for text in batch[CORRUPT].dictionary.to_pylist()]
-            rows = (batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), batch[NULLS].to_pylist())
-            for offset, at, nulls in zip(*rows, strict=True):
-                yield offset, texts[at], nulls
-
-
-def _list_written(raw: Path) -> list[Path]:
-    """One partition's files as Spark wrote them."""
-    return sorted(raw.glob("*.parquet"))
+    for file in files:
+        with pq.ParquetFile(file.path, read_dictionary=[CORRUPT], filesystem=open_files(table)) as opened:
+            for batch in opened.iter_batches(columns=[OFFSET, CORRUPT, NULLS]):
+                texts = [_readable(text) for text in batch[CORRUPT].dictionary.to_pylist()]
+                rows = (batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), batch[NULLS].to_pylist())
+                for offset, at, nulls in zip(*rows, strict=True):
+                    yield offset, texts[at], nulls
 
 
 def _text(frame: "DataFrame") -> "Column":
@@ -186,7 +181,7 @@ def _readable(raw: bytes) -> str:
 
 def _example(source: RawRecords, partition: str, offset: int, raw: str, nulls: str) -> str:
     """Where one bad record stands, and why it is bad."""
-    (line,) = _positions(source.read_records(partition, offset), [raw])
+    (line,) = _positions(_read_records(source, partition, offset), [raw])
     at = f"line {line} of " if line else ""
     return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {_explain(source, raw, nulls)}"
 
@@ -195,16 +190,16 @@ def _explain(source: RawRecords, raw: str, nulls: str) -> str:
     return source.explain_bad(raw, [tuple(json.loads(path)) for path in nulls.splitlines()])
 
 
-def place(raw: Path, data: Path, partition: str, attempt: str, source: RawRecords) -> None:
-    """Writes one partition's bad records again, with what a person needs to find them."""
+def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: RawRecords) -> pa.Table:
+    """One partition's bad records, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
     nulls: dict[str, str] = {}
-    for offset, text, fields in _read_texts(raw):
+    for offset, text, fields in raw:
         texts[offset].append(text)
         nulls[text] = fields
     found: list[tuple[object, ...]] = []
     for offset, bad in sorted(texts.items()):
-        where = _positions(source.read_records(partition, offset), bad)
+        where = _positions(_read_records(source, partition, offset), bad)
         file_name = source.locate(partition, offset)
         reasons = {text: _explain(source, text, nulls[text]) for text in bad}
         before: tuple[str, int | None] | None = None
@@ -212,16 +207,17 @@ def place(raw: Path, data: Path, partition: str, attempt: str, source: RawRecord
             again = len(text) > LONG and (text, at) == before
             found.append((partition, offset, at, file_name, reasons[text], None if again else text, attempt))
             before = text, at
-    if not found:
-        return  # whoever counts them notices
-    folder = data / names.split(partition)
-    folder.mkdir(parents=True, exist_ok=True)
-    columnar = [list(column) for column in zip(*found, strict=True)]
-    pq.write_table(pa.Table.from_arrays(_arrays(columnar), schema=SCHEMA), folder / "part-0.parquet")
+    columnar = [list(column) for column in zip(*found, strict=True)] or [[] for _ in SCHEMA]
+    return pa.Table.from_arrays(_arrays(columnar), schema=SCHEMA)
 
 
 def _arrays(columnar: list[list[object]]) -> list[pa.Array]:
     return [pa.array(values, field.type) for values, field in zip(columnar, SCHEMA, strict=True)]
+
+
+def _read_records(source: RawRecords, partition: str, offset: int) -> Iterable[str]:
+    """The raw records of an offset; none where it is one record, whose place says nothing."""
+    return source.read_records(partition, offset) if isinstance(source, HoldsSeveral) else ()
 
 
 def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:

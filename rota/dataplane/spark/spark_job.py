@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.dataplane.ports import FailedPartition, WrittenFiles
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkJob:
-    """How ranges of `source` become files below `folder` (`main/`, `quarantine/`): see `ports.Job`."""
+    """How ranges of `source` become files below `location` (`main/`, `quarantine/`): see `ports.Job`."""
 
     pipeline: Pipeline
     source: SparkSource
-    folder: Path
+    location: str
     connect: "Connect"
     settings: Mapping[str, str]
 
@@ -41,7 +40,9 @@ class SparkJob:
         longest of them."""
         spark = join_session(self.connect, endpoint, self.pipeline.module, self.settings)
         deadline = self.pipeline.deadline * (max(map(self._count_batches, jobs), default=1) if whole else 1)
-        search = Bisection(self.pipeline, self.source, self.folder, spark, schema, run_id, deadline, shorten=not whole)
+        search = Bisection(
+            self.pipeline, self.source, self.location, spark, schema, run_id, deadline, shorten=not whole
+        )
         yield from search.run(*jobs, still=recheck)
 
     def _count_batches(self, ranges: Ranges) -> int:

@@ -2,7 +2,8 @@
 
 Laws: the server is in its parent's process group, so killing the group kills both, and it dies with its parent even
 when that is killed alone. It is `ready` only while its process lives and answers, `silent` once it lived without an
-answer for a while, `stuck` once a task that was ended goes on all the same. It never outlives `stop`. It answers nobody
+answer for a while, `stuck` once a task that was ended goes on all the same. On a cluster it `has_executors` once one did a
+task, and as long as one is connected. It never outlives `stop`. It answers nobody
 without its token (`token`), and what it is told stands in a file of its user's and in no argument list. Nothing here imports
 pyspark: the process that owns a server stays light.
 
@@ -28,21 +29,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+import psutil
+
 from rota.dataplane.spark import token
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.words import STUCK
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.java import locate_archive, use_archive
+from rota.java import list_jars, locate_archive, use_archive
 from rota.machine import explain_exit, free_port, lock_file
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ADDRESS = "spark.connect.grpc.binding.address"
 PORT = "spark.connect.grpc.binding.port"
+DRIVER_PORT = "spark.driver.port"
 OPTIONS = "spark.driver.extraJavaOptions"
 ARCHIVE = "spark"
+JARS = "spark.jars"
 CODE = "-XX:ReservedCodeCacheSize=240m"
 LIGHT = f"-XX:TieredStopAtLevel=1 {CODE} -XX:+UseSerialGC -XX:-UsePerfData"
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
+LOOK = 2.0  # seconds between two looks at who is connected: each reads all open files of the server
 QUESTIONS = 6  # asked in that time, and all of them unanswered
 PATIENCE = 1.0  # seconds for one answer
 ENDED = {
@@ -79,7 +85,7 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def complete(self, port: int, scratch: Path) -> dict[str, str]:
-        """Every setting of the server: ours, overridden by the user's."""
+        """Every setting of the server: ours, overridden by the user's; to their jars come those that read `s3a://`."""
         ours = {
             ADDRESS: "127.0.0.1",
             PORT: str(port),
@@ -92,7 +98,8 @@ class SparkSettings:
             "spark.log.level": "WARN",
             **ENDED,
         }
-        return ours | dict(self.conf)
+        jars = [self.conf.get(JARS, ""), *map(str, list_jars())]
+        return ours | dict(self.conf) | ({JARS: ",".join(filter(None, jars))} if any(jars) else {})
 
 
 class SparkServer:
@@ -118,6 +125,10 @@ class SparkServer:
         self._missed, self._ask_at = 0, 0.0  # questions in a row without answer; when the next is due
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | None = None
+        self._driver_port = 0  # where executors are connected, on a cluster
+        self._trial: subprocess.Popen[bytes] | None = None
+        self._tried = False  # whether an executor has ever done a task
+        self._executors, self._count_at = False, 0.0  # whether there were some at the last look; when the next is due
 
     def start(self) -> int:
         """Start a server that is not running; returns its pid at once. It is `ready` some seconds later.
@@ -125,8 +136,10 @@ class SparkServer:
         A server started again has its former address, so that what was advertised holds."""
         port = self._address[1] if self._address is not None else free_port()
         conf = self.settings.complete(port, self.scratch)
+        if not self._local():
+            self._driver_port = int(conf.setdefault(DRIVER_PORT, str(free_port())))
         self._address = (conf[ADDRESS], int(conf[PORT]))
-        command = [sys.executable, "-IS", "-c", LAUNCH, str(os.getpid()), *self._command(conf)]
+        command = [*_launch(), *self._command(conf)]
         with self.log.open("ab") as log:
             self._began = self._read = log.tell()
             self._process = subprocess.Popen(
@@ -156,10 +169,43 @@ class SparkServer:
 
     def ready(self) -> bool:
         """Whether the process lives and answers."""
-        if self.pid is None or self._address is None:
-            return False
-        host, port = self._address
-        return not explain_silence(f"sc://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}", PATIENCE)
+        return self.pid is not None and not explain_silence(self._near, PATIENCE)
+
+    def has_executors(self) -> bool:
+        """Whether an executor did a task since this object was made, and one is connected now; to be called now and then
+        on a server that is `ready`. On a master `local[..]` the server works itself."""
+        if self._local():
+            return True
+        if (now := self._clock()) < self._count_at:
+            return self._executors
+        self._count_at = now + LOOK
+        if not self._tried:
+            if self._trial is None:
+                program = ["-m", "rota.dataplane.spark.trial", self._near]
+                self._trial = subprocess.Popen(
+                    [*_launch(), sys.executable, *program],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            elif (code := self._trial.poll()) is not None:
+                self._trial, self._tried = None, code == 0
+        self._executors = self._tried and self._count_executors() > 0
+        return self._executors
+
+    def _count_executors(self) -> int:
+        """How many connections to the driver's port there are: an executor keeps one at least. 1 where nobody can tell."""
+        try:
+            found = psutil.Process(self.pid).net_connections("tcp")
+        except psutil.Error:
+            return 1
+        return sum(one.status == psutil.CONN_ESTABLISHED and one.laddr.port == self._driver_port for one in found)
+
+    @property
+    def _near(self) -> str:
+        """The address by which this machine calls the server last started."""
+        host, port = self._address or ("", 0)
+        return f"sc://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
     def silent(self) -> bool:
         """Whether nobody answered for `silence` seconds; to be called now and then, it asks when it is time to.
@@ -186,9 +232,16 @@ class SparkServer:
 
     def kill(self) -> None:
         """End the process without mercy; `start` brings another up."""
+        self._end_trial()
         if self._process is not None:
             self._process.kill()
         self._missed = 0
+
+    def _end_trial(self) -> None:
+        if self._trial is not None:
+            self._trial.kill()
+            self._trial.wait()
+        self._trial = None
 
     def last_words(self) -> str:
         """How the server ended; where nobody killed it, the last telling line that it wrote into its log since its start."""
@@ -206,6 +259,7 @@ class SparkServer:
 
     def stop(self, grace: float = 5.0) -> None:
         """End the server: politely, then after `grace` seconds without mercy. Its scratch folder goes with it."""
+        self._end_trial()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -224,7 +278,7 @@ class SparkServer:
         file.unlink(missing_ok=True)
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as lines:
             lines.writelines(f"{_escaped(key)}={_escaped(value)}\n" for key, value in sorted(conf.items()))
-        submit = str(_spark_home() / "bin" / "spark-submit")
+        submit = str(find_spark_home() / "bin" / "spark-submit")
         whose = ["--name", f"rota {self.name}", "--master", self.settings.master]
         return [submit, "--class", SERVER, *whose, "--load-spark-defaults", "--properties-file", str(file)]
 
@@ -236,7 +290,7 @@ class SparkServer:
             **loopback,
             **os.environ,
             token.SPARKS_OWN: token.of_server(conf[ADDRESS], int(conf[PORT])),
-            "SPARK_HOME": str(_spark_home()),
+            "SPARK_HOME": str(find_spark_home()),
             "SPARK_NO_DAEMONIZE": "1",
         }
 
@@ -244,12 +298,17 @@ class SparkServer:
         return self.settings.master.startswith("local")
 
 
+def _launch() -> list[str]:
+    """Begins a command whose process ends with this one."""
+    return [sys.executable, "-IS", "-c", LAUNCH, str(os.getpid())]
+
+
 def _escaped(text: str) -> str:
     """A key or a value as a file of Java properties has it."""
     return re.sub(r"[\\\s=:#!]", lambda m: {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(m[0], f"\\{m[0]}"), text)
 
 
-def _spark_home() -> Path:
+def find_spark_home() -> Path:
     """The folder of the installed PySpark, found without importing it."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:

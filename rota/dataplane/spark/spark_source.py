@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from rota.dataplane import columns
 from rota.dataplane.ports import Source
 from rota.ledger.values import Ranges
 from rota.record import FieldPath
@@ -24,18 +25,23 @@ class RawRecords(Protocol):
         """See `Source.locate`."""
         ...
 
-    def read_records(self, partition: str, offset: int) -> Iterable[str]:
-        """The raw records behind an offset in their order, to find the place of a bad one; empty where that is unknown."""
-        ...
-
     def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         """Why a raw record is bad, as far as it shows, and `nulls`: the paths of the fields that are null of it."""
         ...
 
 
+@runtime_checkable
+class HoldsSeveral(Protocol):
+    """An offset may be several records, such as the lines of a file."""
+
+    def read_records(self, partition: str, offset: int) -> Iterable[str]:
+        """The raw records behind an offset in their order, to find the place of a bad one; empty where that is unknown."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as a reader gives them: `frame` has `_partition`, as `names.split` has it unless `plain`, and `_offset`.
+    """Records as a reader gives them: `identify` gives their frame `_partition`, the id, and `_offset`.
 
     `raw`: a record can be bad by itself. Bad ones have a `_corrupt`; or they are left out, where somebody counted without
     Spark how many records there are at `most`: then `mark` gives the frame that has them. None: no record can.
@@ -46,7 +52,7 @@ class Records:
     count: Callable[[], int] | None = None
     most: int | None = None
     mark: "Callable[[], DataFrame] | None" = None
-    plain: bool = False
+    identify: "Callable[[DataFrame], DataFrame]" = columns.restore_ids  # from what `names.split` has
 
 
 class SparkSource(Source, Protocol):

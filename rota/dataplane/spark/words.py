@@ -13,8 +13,20 @@ ENVIRONMENT = re.compile(
     r"|OPERATION_CANCELED|JOB_CANCELLED|(?:Job|Stage) (?:\d+ )?(?:was )?cancelled"
     r"|StatusCode\.(?:CANCELLED|UNAVAILABLE|UNAUTHENTICATED)|SESSION_CLOSED|SESSION_NOT_FOUND|SESSION_CHANGED"
     r"|Connection refused|Connection reset|SparkContext was shut down|stopped SparkContext|Failed to connect"
-    r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH|Too many open files"
+    r"|fs\.s3a\.\w+Exception|amazon\.awssdk\.\S+Exception|AccessDeniedException: s3a:"
+    r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH"
+    r"|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION|Python worker failed to connect back|Too many open files"
 )
+# Not known as of another Python, it is told without what to set.
+PYTHON = re.compile(
+    r'Cannot run program "[^"\n]+"|Python in worker has different version[^\n]*?(?=, PySpark cannot|\. Please|$)'
+    r"|\[(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\][^\n]*",
+    re.M,
+)
+# Not known as a module that the executors lack, it is taken for a fault of the transform, and parks whom it fails for.
+MODULE = re.compile(r"^\s*ModuleNotFoundError: No module named '([\w.]+)'", re.M)
+# Not seen, a Spark that cannot read a bucket fails in its own words, without the command that mends it.
+NO_JARS = "S3AFileSystem not found"
 # Not known as of the analysis, a typo in a transform is tried three times before a person is asked.
 ANALYSIS = ("AnalysisException", "ParseException")  # before any row is read: no other data mends it
 # Not known as a wrapper, an error is told without the one that it wraps.

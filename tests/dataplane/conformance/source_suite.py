@@ -4,8 +4,9 @@
         bench = MyBench  # makes sources in a folder of the test's own
 
 Beside, a source is put under a suite for each capability that it has: `RememberingSuite`, `ReplayingSuite`,
-`ChangingSuite`, `HoldingSuite`, `NamingSuite`; and under what holds of its kind: `SharingSuite` if several may read it at
-once, `AssigningSuite` if it gives the offsets itself, `StartingSuite` if its declaration says where a partition starts.
+`ChangingSuite`, `HoldingSuite`, `NamingSuite`, `WaitingSuite`, `LeavingSuite`, `RenamingSuite`; and under what holds of its
+kind: `SharingSuite` if several may read it at once, `AssigningSuite` if it gives the offsets itself, `StartingSuite` if its
+declaration says where a partition starts.
 """
 
 from collections.abc import Callable
@@ -15,11 +16,22 @@ from typing import Protocol
 
 import pytest
 
-from rota.dataplane import ports
-from rota.dataplane.ports import ChangesInPlace, Holds, LeavesOut, Named, Ports, Remembers, Replays, Source, WaitsAlone
+from rota.dataplane.ports import (
+    ChangesInPlace,
+    FollowsRename,
+    Holds,
+    LeavesOut,
+    Named,
+    Ports,
+    Remembers,
+    Replays,
+    Source,
+    TidiesUp,
+    WaitsAlone,
+)
 from rota.errors import RotaError
 
-ABILITIES = (WaitsAlone, LeavesOut, Holds, Remembers, Named, Replays, ChangesInPlace, ports.FollowsRename)
+ABILITIES = (WaitsAlone, LeavesOut, Holds, Remembers, Named, Replays, ChangesInPlace, FollowsRename, TidiesUp)
 
 
 class SourceBench(Protocol):
@@ -43,6 +55,34 @@ class ChangingBench(SourceBench, Protocol):
 
     def lose(self, partition: str, offset: int) -> None:
         """The data of the offset is gone."""
+        ...
+
+
+class BlindBench(SourceBench, Protocol):
+    """Beside, one partition can be unreadable for a while."""
+
+    def blind(self, key: str) -> None:
+        """The partition of this key cannot be looked at."""
+        ...
+
+    def mend(self, key: str) -> None:
+        """It can be again, as it was."""
+        ...
+
+
+class LitteredBench(SourceBench, Protocol):
+    """Beside, something can lie in it that is never read."""
+
+    def litter(self) -> str:
+        """Puts such a thing there; its name."""
+        ...
+
+
+class RenamedBench(SourceBench, Protocol):
+    """Beside, its pipeline can have another name."""
+
+    def open_as(self, pipeline: str) -> Ports:
+        """The ports over the source of a pipeline of this name, whose partition of key `a` is `<name>:a`."""
         ...
 
 
@@ -254,6 +294,61 @@ class ChangingSuite(Benched):
         ports.source.assign_offsets(("p:a",))
         place.lose("p:a", 0)
         assert ports.reread({"p:a": (0, 1)}).source.find_broken({"p:a": (0, 1)}).keys() == {"p:a"}
+
+
+class WaitingSuite(Benched):
+    """Of a source in which one partition `WaitsAlone`."""
+
+    def test_what_cannot_be_looked_at_is_left_out_alone_until_it_can_be(self, place: BlindBench) -> None:
+        both = ("p:a", "p:b")
+        for key in "ab":
+            place.land(key, 2)
+        place.open().source.assign_offsets(both)
+        place.blind("a")
+        source = place.open().source
+        assert isinstance(source, WaitsAlone)
+        assert (source.read_ends(both), source.assign_offsets(both)) == ({"p:b": 2}, {"p:b": 2})
+        assert "p:a" in source.explain_unreadable("p:a")
+        assert not source.explain_unreadable("p:b")
+        place.mend("a")
+        source = place.open().source
+        assert source.assign_offsets(both) == {"p:a": 2, "p:b": 2}
+        assert isinstance(source, WaitsAlone)
+        assert not source.explain_unreadable("p:a")
+
+
+class LeavingSuite(Benched):
+    """Of a source that `LeavesOut` something."""
+
+    def test_what_is_never_read_is_named_with_the_reason_and_is_no_offset(self, place: LitteredBench) -> None:
+        place.land("a")
+        name = place.litter()
+        source = place.open().source
+        assert isinstance(source, LeavesOut)
+        assert list(source.list_ignored()) == [name]
+        assert source.list_ignored()[name]
+        assert (source.list_keys(), source.assign_offsets(("p:a",))) == (("a",), {"p:a": 1})
+
+
+class RenamingSuite(Benched):
+    """Of a source that `FollowsRename`, and so `Remembers`."""
+
+    def test_its_offsets_are_those_of_the_new_name_once_for_each_rename(self, place: RenamedBench) -> None:
+        place.land("a", 2)
+        before = place.open().source
+        before.assign_offsets(("p:a",))
+        known = names(before, "p:a", 2)
+        source = place.open_as("q").source
+        assert isinstance(source, FollowsRename)
+        assert isinstance(source, Remembers)
+        assert source.read_assigned_ends(("q:a",)) == {"q:a": 0}
+        source.rename_pipeline("p", 1)
+        assert source.read_assigned_ends(("p:a", "q:a")) == {"p:a": 0, "q:a": 2}
+        assert names(source, "q:a", 2) == known
+        place.land("a")
+        assert source.assign_offsets(("q:a",)) == {"q:a": 3}
+        source.rename_pipeline("p", 1)
+        assert place.open_as("q").source.assign_offsets(("q:a",)) == {"q:a": 3}, "typed again, it does nothing"
 
 
 def finish(source: Source) -> None:

@@ -32,7 +32,7 @@ class DeltaBench:
         file.parent.mkdir(parents=True)
         rows = pa.table({"_partition": [partition] * len(offsets), "_offset": list(offsets)})
         pq.write_table(rows.replace_schema_metadata(SCHEMA), file)
-        return footers.read_footer(self.path, file)
+        return footers.read_footer(str(self.path), str(file.relative_to(self.path)))
 
     def rows(self) -> list[tuple[str, int]]:
         found = log(self.path).rows() if self.path.exists() else []

@@ -1,7 +1,9 @@
-"""The log of a Delta table, by a path and by a URL, and the log in memory keep what every log promises."""
+"""The log of a Delta table, on a disk and in a bucket, and the log in memory keep what every log promises."""
 
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from rota.ledger.delta_log import DeltaLog
 from rota.ledger.memory_log import MemoryLog
@@ -14,11 +16,10 @@ class TestDeltaLog(LogSuite):
         return DeltaLog(str(folder))
 
 
-class TestDeltaLogByUrl(LogSuite):
-    @staticmethod
-    def log(folder: Path) -> DeltaLog:
-        folder.mkdir(exist_ok=True)
-        return DeltaLog(folder.as_uri())
+class TestDeltaLogInABucket(LogSuite):
+    @pytest.fixture
+    def one(self, bucket: str) -> DeltaLog:  # type: ignore[override]
+        return DeltaLog(f"{bucket}/main")
 
 
 class TestMemoryLog(LogSuite):
@@ -28,9 +29,9 @@ class TestMemoryLog(LogSuite):
         return MemoryLog()
 
 
-def test_a_stamp_is_another_one_after_each_commit(tmp_path: Path) -> None:
-    """By a path and by a URL. The stamp of a version is none once there is a newer one."""
-    for log in (DeltaLog(str(tmp_path / "main")), DeltaLog((tmp_path / "main").as_uri())):
+def test_a_stamp_is_another_one_after_each_commit(tmp_path: Path, bucket: str) -> None:
+    """The stamp of a version is none once there is a newer one."""
+    for log in (DeltaLog(str(tmp_path / "main")), DeltaLog(f"{bucket}/main")):
         seen = [log.stamp_folder()]
         for _ in range(3):
             newest = append(log, sets={"a": 1})

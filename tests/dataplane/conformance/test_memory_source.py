@@ -4,9 +4,9 @@ from collections import Counter
 from pathlib import Path
 
 from rota.dataplane.ports import Ports
-from rota.sim.job import TimedJob
-from rota.sim.source import MemorySource
-from rota.sim.table import MemoryTable
+from simulator.job import TimedJob
+from simulator.source import MemorySource
+from simulator.table import MemoryTable
 from tests.dataplane.conformance.source_suite import ReplayingSuite, SharingSuite, SourceSuite
 
 

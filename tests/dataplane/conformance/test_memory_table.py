@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rota.ledger.memory_log import MemoryLog, describe_file, make_file
 from rota.ledger.values import DataFile
-from rota.sim.table import MemoryTable
+from simulator.table import MemoryTable
 from tests.dataplane.conformance.table_suite import TableSuite
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from rota.dataplane.ports import Job
 from rota.ledger.values import Ranges
-from rota.sim.job import TimedJob
+from simulator.job import TimedJob
 from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 
 

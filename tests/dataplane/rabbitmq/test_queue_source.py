@@ -10,11 +10,12 @@ import pytest
 from rota.dataplane.ports import LeavesOut, Ports
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.queue_source import QueueSource
+from rota.dataplane.rabbitmq.queues import name_quarantine
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline, delta
 from rota.rabbitmq import queues
 from rota.registry import open_ports
-from tests.dataplane.conformance.source_suite import HoldingSuite, SourceSuite
+from tests.dataplane.conformance.source_suite import HoldingSuite, LeavingSuite, SourceSuite
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.rabbitmq import stranger
 from tests.dataplane.rabbitmq.broker import Broker
@@ -47,6 +48,16 @@ class QueuesBench:
         stranger.put(self.broker, queue, dict.fromkeys(range(first, first + count), b'{"n": 1}'))
         self.landed[key] += count
 
+    def litter(self) -> str:
+        """A message that cannot be consumed, in the queue that a run makes for such."""
+        name = name_quarantine(self.prefix)
+        with self.broker.connect() as connection:
+            channel = connection.channel()
+            channel.queue_declare(name, durable=True)
+            channel.confirm_delivery()
+            channel.basic_publish("", name, b"?")
+        return name
+
     def lose(self, partition: str, offset: int) -> None:
         self.close()
         stranger.remove(self.broker, f"{self.prefix}{partition.removeprefix('p:')}", offset)
@@ -64,7 +75,7 @@ def bench(tmp_path: Path, broker: Broker, prefix: str) -> Iterator[QueuesBench]:
     made.close()
 
 
-class TestQueueSource(SourceSuite, HoldingSuite):
+class TestQueueSource(SourceSuite, HoldingSuite, LeavingSuite):
     @pytest.fixture
     def place(self, bench: QueuesBench) -> QueuesBench:
         return bench

@@ -101,17 +101,3 @@ def test_a_pipeline_that_starts_at_the_latest_takes_nothing_of_what_is_there(ben
         queues("amqp://h", prefix="q", count=1, schema="n int", start="latest")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="give 'latest' or an offset"):
         streams("amqp://h", prefix="q", count=1, schema="n int", start=-1)
-
-
-def test_what_the_retention_took_is_told(bench: StreamsBench, broker: Broker) -> None:
-    bench.land("a", 3)
-    source = bench.open().source
-    assert isinstance(source, StreamSource)
-    source.assign_offsets(("p:a",))
-    inbox = source.inboxes["p:a"]
-    for offset in (0, 1):
-        del inbox.bodies[offset]
-    list(inbox.drop_below(2))
-    said = str(source.find_broken({"p:a": (0, 3)})["p:a"])
-    assert "begins at 2 and offset 0 was asked for: its retention is over" in said
-    assert said.endswith("rota skip p:a")

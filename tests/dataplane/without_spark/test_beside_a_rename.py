@@ -72,7 +72,7 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
         def kept(index: FileIndex, table: Version, old: str, new: str) -> Any:
             removes, adds = {}, []
             for said, file in index.read_named_files(table):
-                rows = pq.read_table(file.path)
+                rows = pq.read_table(Path(file.location, file.path))
                 ids = pa.array([rename_id(p, old, new) for p in rows["partition"].to_pylist()])
                 adds += index.write_files(rows.set_column(0, rows.field(0), ids))
                 removes[said["path"]] = said["size_bytes"]

@@ -34,7 +34,7 @@ def leave_behind(main: Path) -> Path:
 def test_ours_takes_what_is_left_behind_and_nothing_that_a_run_needs(moment: str, tmp_path: Path) -> None:
     one = Stage(tmp_path / "x")
     left = leave_behind(one.main)
-    with strike(moment, lambda: ours.vacuum(one.world.table, dry_run=False)):
+    with strike(moment, lambda: ours.vacuum(str(one.world.table), dry_run=False)):
         one.go_on()
     assert not left.exists()
     assert (one.said, one.world.tree.parked()) == ([], {})
@@ -51,7 +51,7 @@ def test_without_its_week_it_would(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def vacuum() -> None:
         for file in one.main.rglob("*.parquet"):
             os.utime(file, (time.time() - 10,) * 2)
-        ours.vacuum(one.world.table, timedelta(0), dry_run=False)
+        ours.vacuum(str(one.world.table), timedelta(0), dry_run=False)
 
     with strike("just before the commit", vacuum):
         one.go_on()

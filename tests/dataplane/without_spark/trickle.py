@@ -16,7 +16,7 @@ from tests.chaos.plain_job import PlainJob
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 
-TEXT = 'pipeline = Pipeline(source=source(schema="n int"), table=delta({table!r}))\n'
+TEXT = 'pipeline = Pipeline(source=source(schema="n int", {more}), table=delta({table!r}))\n'
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,10 @@ class CheckedJob:
 class Trickle:
     """Files of `a` and `b` that land one by one, and what of them should be in the table: (key, offset, n)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: str = "") -> None:
+        """`more` are further arguments of the source."""
         folder.mkdir()
-        self.world, self.numbers, self.names = World(folder, text=TEXT), count(), count()
+        self.world, self.numbers, self.names = World(folder, text=TEXT.replace("{more}", more)), count(), count()
         self.wanted: Counter[tuple[str, int]] = Counter()
         self.skipped: list[int] = []  # of `a`
 

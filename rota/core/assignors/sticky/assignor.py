@@ -19,7 +19,6 @@ from rota.core.assignors.options import read_options
 from rota.core.assignors.selection import select_partitions
 from rota.core.assignors.sticky.constrained import assign_constrained
 from rota.core.assignors.sticky.open_choices import MOST_CELLS, OpenChoices
-from rota.core.assignors.sticky.price_flow import is_faster, spread_by_prices
 from rota.core.assignors.sticky.quota import Quotas, compute_quotas
 from rota.core.assignors.sticky.source_spread import spread_by_flow
 from rota.core.columns import count_per_worker, find_runs
@@ -61,7 +60,7 @@ def _assign_unconstrained(snapshot: Snapshot, keeps: Codes, match: Bools) -> Pro
         target = select_partitions(keeps, None, np.maximum(-change, 0), np.maximum(change, 0))
         return Proposal(target, explain, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
     choices = _find_open_choices(snapshot, keeps, own, quotas)
-    released, taken = spread_by_prices(choices) if is_faster(choices) else spread_by_flow(choices)
+    released, taken = spread_by_flow(choices)
     held = own + (taken - released).sum(axis=0)  # not `quotas.quota`: ties between quotas were open until now
     return Proposal(
         select_partitions(keeps, snapshot.source, released, taken), make_quota_explainer(snapshot, own, held)

@@ -2,7 +2,7 @@
 
 Law: `spread_by_flow` minimises the sum over sources and workers of count² exactly, as a flow of minimum cost with convex
 unit costs. Ties are broken by a hash of ids that does not depend on the giver, so a plan that is interrupted anywhere goes
-on to the same end. `price_flow` finds an equally good answer faster where sources are few.
+on to the same end.
 """
 
 import numpy as np

@@ -1,0 +1,69 @@
+"""`<pipeline>__maintain`: a job that maintains a pipeline's tables, and the schedule that launches it each night.
+
+Law: such a run rewrites a bounded amount and stands behind every other run in the queue. What it did, and what it left to
+the next one, stands on `<pipeline>/records`. Where something failed, all else was done, and the run is red.
+"""
+
+from zlib import crc32
+
+import dagster as dg
+
+from rota.dagster.assets import page_keys as keys
+from rota.dagster.assets.failure import in_one_line
+from rota.dagster.assets.metadata import describe_maintenance
+from rota.dagster.assets.names import Names
+from rota.dagster.jobs import MAX_RUNTIME
+from rota.errors import EnvironmentFailed, counted
+from rota.pipeline import Pipeline
+
+HOUR = 3  # of the day, in UTC; the minute is the pipeline's own, so that not all of them begin at once
+
+
+def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
+    """The job, for the schedule, for the launchpad and for a schedule of yours."""
+
+    @dg.op(name=names.maintain_op(pipeline.name))
+    def tidy(context: dg.OpExecutionContext) -> None:
+        from rota.run.maintain import maintain
+
+        with in_one_line():
+            done = maintain(pipeline)
+            metadata = describe_maintenance(done)
+            put, into, left = (metadata[key] for key in (keys.MERGED, keys.MERGED_INTO, keys.FILES_LEFT))
+            said = (
+                f"{counted(put, 'file')} put together into {into:,}, {left:,} left to the next run; "
+                f"{counted(done.packed, 'commit')} packed; {counted(done.vacuumed, 'file')} that nobody needed deleted"
+            )
+            context.log_event(dg.AssetObservation(names.records(pipeline.name), description=said, metadata=metadata))
+            context.log.info(said)
+            if done.failed:
+                raise EnvironmentFailed(". ".join(done.failed))
+
+    @dg.job(
+        name=names.maintain_job(pipeline.name),
+        tags={
+            **names.maintain_tags(pipeline.name),
+            "dagster/max_runtime": str(MAX_RUNTIME),
+            "dagster/priority": "-10",
+        },
+        executor_def=dg.in_process_executor,
+        description=f"Puts files of the tables of `{pipeline.name}` together, packs old commits of their logs, and "
+        f"deletes what nobody needs.",
+    )
+    def job() -> None:
+        tidy()
+
+    return job
+
+
+def make_maintain_schedule(pipeline: Pipeline, names: Names) -> dg.ScheduleDefinition:
+    """Launches the job each night. It is on, as the sensors are."""
+    minute = crc32(pipeline.name.encode()) % 60
+    return dg.ScheduleDefinition(
+        name=names.maintain_job(pipeline.name),
+        job_name=names.maintain_job(pipeline.name),
+        cron_schedule=f"{minute} {HOUR} * * *",
+        execution_timezone="UTC",
+        default_status=dg.DefaultScheduleStatus.RUNNING,
+        tags=names.maintain_tags(pipeline.name),
+    )

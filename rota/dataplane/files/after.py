@@ -1,0 +1,93 @@
+"""What becomes of a landed file once it is consumed: `files(..., after=...)`.
+
+Laws:
+1. Only what is named as consumed is taken away: the table has committed it, and then its checkpoint was written. What was
+   skipped, or lay there before a partition's start, stays.
+2. Only the file that was consumed is taken away (`Landing.take`). One that somebody put in its place stays.
+3. It may die anywhere, and two may do it at once: the next maintenance finds what was left, and goes on.
+4. The index knows the file as before: its offset means the same, and a file of its name is not taken for a new one.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.files.landing import Landing
+from rota.errors import RotaError
+
+log = logging.getLogger(__name__)
+ARCHIVE = "archive:"
+
+
+@dataclass(frozen=True, slots=True)
+class Tidier:
+    """What tidies the landing folder by the declared `after`."""
+
+    landing: Landing
+    after: str
+
+    @property
+    def archive(self) -> str:
+        """Where below the landing folder a file is moved; empty: nowhere."""
+        return self.after.removeprefix(ARCHIVE) if self.after.startswith(ARCHIVE) else ""
+
+    def look(self, files: Iterable[LandedFile], *, archived: bool = True) -> Callable[[LandedFile], LandedFile]:
+        """What tells of each of these files how it is now, where it landed or, unless not `archived`, in the archive; as it
+        was where it is gone, or nobody can tell: whoever reads it is told."""
+        landed = list(files)
+        found = self._look(self.landing.look(landed), landed)
+        if self.archive and archived:
+            away = [self.name_archived(file) for file in landed if file not in found]
+            moved = self._look(self.landing.look(away), away)
+            found |= {file: moved[to] for file in landed if (to := self.name_archived(file)) in moved}
+        return lambda file: found.get(file, file)
+
+    def _look(
+        self, look: Callable[[LandedFile], LandedFile | None], files: Iterable[LandedFile]
+    ) -> dict[LandedFile, LandedFile]:
+        found: dict[LandedFile, LandedFile] = {}
+        for file in files:
+            try:
+                if now := look(file):
+                    found[file] = now
+            except OSError:
+                continue
+        return found
+
+    def name_archived(self, file: LandedFile) -> LandedFile:
+        """The file under the path that it has in the archive."""
+        return replace(file, path=f"{self.archive}/{file.path}")
+
+    def explain_taken(self, file: LandedFile, *, again: bool) -> str:
+        """Why a file that is gone may have been taken away, and what to do, but for what follows it; empty where none is
+        taken away. `again`: it was consumed for sure, and is to be read again. Raises OSError."""
+        if self.after == "keep":
+            return ""
+        if again:
+            return f"was taken away after it was consumed (after={self.after!r}). Land it again"
+        if self.archive and self.landing.look([to := self.name_archived(file)])(to):
+            older = "this is an older table than the one that has it"
+            return f"was consumed, and lies in {self.archive}/: {older}. Move it back"
+        return (
+            f"is gone: it vanished before it was consumed; or this is an older table than the one that has it, and it was "
+            f"taken away after that (after={self.after!r}). Bring it back from a copy, or skip it; once it is there"
+        )
+
+    def tidy(self, consumed: Iterable[tuple[str, Iterable[LandedFile]]]) -> int:
+        """Takes away what was consumed of partitions' folders. How many files went. Raises nothing: what stays is told in
+        the log. The files are asked for only where the folder has any."""
+        taken = 0
+        for folder, files in consumed if self.after != "keep" else ():
+            try:
+                if there := self.landing.list_left(folder):
+                    taken += sum(self._take(file) for file in files if file.path in there)
+            except (OSError, RotaError) as error:
+                log.warning("folder=%s not_tidied=%s", folder, error)
+        return taken
+
+    def _take(self, file: LandedFile) -> bool:
+        taken = self.landing.take(file, self.name_archived(file).path if self.archive else "")
+        if not taken:
+            log.warning("file=%s not_taken_away=it is not the one that was consumed; rota check says more", file.path)
+        return taken

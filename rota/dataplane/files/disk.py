@@ -1,0 +1,145 @@
+"""A landing folder on a disk that Spark and every run see."""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from stat import S_ISREG
+from typing import TypeVar
+
+from rota.dataplane.files import listing, staging
+from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.files.landing import NO_FILE
+from rota.errors import ConfigError
+from rota.ledger.values import Ranges
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+ASIDE = ".rota-consumed"  # below the landing folder: hidden, and on its disk
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLanding:
+    """The folder `root`; `stage` is a folder that Spark can read, for links to landed files. See `Landing`."""
+
+    root: Path
+    stage: Path
+    at_once: int = 1
+
+    @property
+    def place(self) -> str:
+        """See `Landing.place`."""
+        return str(self.root)
+
+    def find_place(self) -> str:
+        """See `Landing.find_place`."""
+        if not self.root.is_dir():
+            what = "is no folder" if self.root.exists() else "is not there"
+            raise ConfigError(f"{self.root} {what}. Make the folder, mount its disk, or mend the path of files(...)")
+        return str(self.root)
+
+    def list_folders(self) -> Sequence[str]:
+        """See `Landing.list_folders`; none where there is no root."""
+        return self._list(listing.list_folders)
+
+    def list_ignored(self) -> Sequence[tuple[str, str]]:
+        """See `Landing.list_ignored`; none where there is no root."""
+        return self._list(listing.list_ignored)
+
+    def _list(self, look: Callable[[Path], Iterable[T]]) -> list[T]:
+        try:
+            return list(look(self.root))
+        except (FileNotFoundError, NotADirectoryError):
+            if self.root.exists():
+                self.find_place()
+            return []
+
+    def list_rested(self, folder: str, known: frozenset[str], settle: float, now: float) -> Iterator[LandedFile]:
+        """See `Landing.list_rested`."""
+        return listing.list_rested(self.root, folder, known, settle, now)
+
+    def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
+        """See `Landing.look`: each when it is asked for."""
+        del files
+        return self.read_state
+
+    def read_state(self, file: LandedFile) -> LandedFile | None:
+        """The file as it is now."""
+        path = self.root / file.path
+        try:
+            there, stat = path.stat(), path.lstat()
+        except FileNotFoundError:
+            return None
+        if there != stat or not S_ISREG(stat.st_mode):  # nobody follows a link, and nobody opens a pipe
+            return LandedFile(file.path, NO_FILE, 0)
+        return LandedFile(file.path, stat.st_size, listing.read_time(stat))
+
+    def is_gone(self, path: str) -> bool:
+        """See `Landing.is_gone`."""
+        try:
+            (self.root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError:
+            return False
+        return False
+
+    def is_away(self) -> bool:
+        """See `Landing.is_away`: a disk that is away leaves nothing, or the empty folder on which it was mounted."""
+        try:
+            return next(self.root.iterdir(), None) is None
+        except OSError:
+            return True
+
+    def list_left(self, folder: str) -> set[str]:
+        """See `Landing.list_left`."""
+        roots = (self.root, self.root / ASIDE)
+        return {path for root in roots for path, _ in listing.list_files(root, folder)}
+
+    def take(self, file: LandedFile, to: str) -> bool:
+        """See `Landing.take`: it is moved first, and then looked at; another one goes back to its place."""
+        aside = replace(file, path=to or f"{ASIDE}/{file.path}")
+        left = not to and self.read_state(aside) is not None  # somebody died at it
+        done = self._finish(file, aside, to) if left else False
+        now = self.read_state(file)
+        if now != file:
+            return done or now is None
+        (self.root / aside.path).parent.mkdir(parents=True, exist_ok=True)
+        try:
+            (self.root / file.path).rename(self.root / aside.path)
+        except FileNotFoundError:
+            return True  # another one was faster
+        return self._finish(file, aside, to)
+
+    def _finish(self, file: LandedFile, aside: LandedFile, to: str) -> bool:
+        if self.read_state(aside) != aside:
+            self._put_back(aside.path, file.path)
+            return False
+        if not to:
+            (self.root / aside.path).unlink(missing_ok=True)
+        return True
+
+    def _put_back(self, aside: str, path: str) -> None:
+        """Unless something is there by now: then it stays aside."""
+        try:
+            os.link(self.root / aside, self.root / path, follow_symlinks=False)
+        except FileExistsError:
+            log.warning("file=%s lies_in=%s why=somebody put another one in its place", path, aside)
+            return
+        (self.root / aside).unlink(missing_ok=True)
+
+    def find(self, file: LandedFile) -> Path:
+        """See `Landing.find`."""
+        return self.root / file.path
+
+    @contextmanager
+    def show(self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> Iterator[staging.Links]:
+        """See `Landing.show`: links to them."""
+        stage = self.stage / attempt
+        try:
+            yield staging.Links.make(stage, self.root, files, ranges)
+        finally:
+            shutil.rmtree(stage, ignore_errors=True)

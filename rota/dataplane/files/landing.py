@@ -1,0 +1,118 @@
+"""Where files land: the port of a landing folder, on a disk (`disk`) or in a bucket (`bucket`).
+
+Law: a landed file is named by its path below the landing folder, and is the same file while its size and `modified` are the
+same. Whoever names, lists, looks at or opens one, or has Spark read it, does so through this port.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
+
+from rota.dataplane.files.file_index import LandedFile
+from rota.ledger.values import Ranges
+from rota.pipeline import Files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NO_FILE = -1  # the size of what is no file
+
+
+class LandedBytes(Protocol):
+    """What can be opened; a `Path` of a disk is one."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        ...
+
+    def open(self, mode: Literal["rb"], /) -> BinaryIO:
+        """Its bytes, a block at a time. Raises OSError."""
+        ...
+
+
+class Shown(Protocol):
+    """The files of a job as Spark reads them."""
+
+    def load(
+        self, spark: "SparkSession", declared: Files, options: Mapping[str, str], corrupt: str = ""
+    ) -> "DataFrame":
+        """Their records, with the declared columns and the columns `corrupt`."""
+        ...
+
+    def load_text(
+        self, spark: "SparkSession", some: Sequence[LandedBytes], options: Mapping[str, str], whole: bool
+    ) -> "DataFrame":
+        """The lines of some of them, or each as a `whole`, as `value`, `_partition` and `_offset`."""
+        ...
+
+    def identify(self, frame: "DataFrame") -> "DataFrame":
+        """A frame that `load` gave, with the columns `_partition` and `_offset`."""
+        ...
+
+    def check_seen(self, spark: "SparkSession") -> None:
+        """Raises EnvironmentFailed where Spark does not see them all, each at its size."""
+        ...
+
+
+class Landing(Protocol):
+    """A landing folder, of one source."""
+
+    @property
+    def place(self) -> str:
+        """The folder, as a person writes it."""
+        ...
+
+    @property
+    def at_once(self) -> int:
+        """How many looks are worth doing at the same time."""
+        ...
+
+    def find_place(self) -> str:
+        """`place`. Raises ConfigError, with the next step, where it is not there."""
+        ...
+
+    def list_folders(self) -> Sequence[str]:
+        """The names of the partitions' folders, in no order. Raises OSError, and ConfigError."""
+        ...
+
+    def list_ignored(self) -> Sequence[tuple[str, str]]:
+        """Path -> why it is not read. Raises OSError, and ConfigError."""
+        ...
+
+    def list_rested(self, folder: str, known: frozenset[str], settle: float, now: float) -> Iterable[LandedFile]:
+        """The files of a partition's folder, without the known ones, that nobody writes any more. Raises OSError."""
+        ...
+
+    def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
+        """What tells of each of these files how it is now: None where it is gone; of size `NO_FILE` where something else is
+        there. It raises OSError where nobody can tell."""
+        ...
+
+    def is_gone(self, path: str) -> bool:
+        """Whether it is known that nothing is there."""
+        ...
+
+    def is_away(self) -> bool:
+        """Whether, as far as it shows, all of it is out of reach: then a file that is not there may be there."""
+        ...
+
+    def list_left(self, folder: str) -> set[str]:
+        """The paths of the files of a partition's folder, and of those that somebody died at while he took them. Raises
+        OSError."""
+        ...
+
+    def take(self, file: LandedFile, to: str) -> bool:
+        """Moves the file to the hidden path `to`, in place of what is there, or deletes it where `to` is empty. Whether it
+        is gone: what somebody put in its place stays. Raises OSError."""
+        ...
+
+    def find(self, file: LandedFile) -> LandedBytes:
+        """What opens it."""
+        ...
+
+    def show(
+        self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
+    ) -> AbstractContextManager[Shown]:
+        """The files of the ranges for Spark, while the context lasts."""
+        ...

@@ -1,0 +1,84 @@
+"""Objects of a bucket as Spark reads them: by an explicit list of their names, over `s3a`.
+
+Law: each row has the partition and the offset of the object that Spark says it is from, and a row of any other object is an
+error. Both are looked up in a literal of the plan by the name of the object as Spark has it, so that nothing is joined.
+
+The literal is a list of maps, and the checksum of a name says which of them has it: Spark looks through a map from its
+beginning.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+from zlib import crc32
+
+from rota.pipeline import Files
+from rota.record import OFFSET, PARTITION
+from rota.stores import describe_to_spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+GLOB = re.compile(r"[][{}*?\\]")  # what Hadoop takes for a pattern
+# What Java escapes in the path of a URI; it leaves other letters than those of ASCII.
+ESCAPED = re.compile(r"[\x00-\x20\"#%<>?\[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
+KINDS = "array<map<string,struct<p:string,o:bigint>>>"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Objects below `place`, as Hadoop names it (`s3a://bucket/prefix`), by partition and offset: see `Shown`."""
+
+    place: str
+    paths: Mapping[str, Mapping[int, str]]
+
+    def load(
+        self, spark: "SparkSession", declared: Files, options: Mapping[str, str], corrupt: str = ""
+    ) -> "DataFrame":
+        """See `Shown.load`: the columns are the declared ones alone."""
+        schema = f"{declared.schema}, {corrupt}".rstrip(", ")
+        reader = spark.read.schema(schema).format(declared.format).options(**options, **describe_to_spark())
+        return reader.load([self._escape(path) for of in self.paths.values() for path in of.values()])
+
+    def load_text(
+        self, spark: "SparkSession", some: Sequence[Any], options: Mapping[str, str], whole: bool
+    ) -> "DataFrame":
+        """See `Shown.load_text`."""
+        paths = [self._escape(one.path) for one in some]
+        return self.identify(spark.read.options(**options, **describe_to_spark()).text(paths, wholetext=whole))
+
+    def identify(self, frame: "DataFrame") -> "DataFrame":
+        """See `Shown.identify`."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        name = frame.metadataColumn("_metadata")["file_path"]
+        found = self._look_up(name)
+        unknown = F.raise_error(F.concat(F.lit("Spark read what is not of this job: "), name)).cast("string")
+        return frame.select("*", F.coalesce(found["p"], unknown).alias(PARTITION), found["o"].alias(OFFSET))
+
+    def check_seen(self, spark: "SparkSession") -> None:
+        """See `Shown.check_seen`: Spark asks the bucket for each by its name, and fails where there is none."""
+
+    def _look_up(self, name: "Column") -> "Column":
+        from pyspark.sql import functions as F  # noqa: N812
+
+        count = max(1, sum(map(len, self.paths.values())))
+        maps: list[dict[str, dict[str, object]]] = [{} for _ in range(count)]
+        for partition, of in self.paths.items():
+            for offset, path in of.items():
+                known = escape_as_java(f"{self.place}/{path}")
+                maps[crc32(known.encode()) % count][known] = {"p": partition, "o": offset}
+        literal = F.from_json(F.lit(json.dumps(maps, separators=(",", ":"))), KINDS)
+        number = (F.crc32(name.cast("binary")) % count).cast("int") + 1
+        return F.element_at(F.element_at(literal, number), name)
+
+    def _escape(self, path: str) -> str:
+        return GLOB.sub(r"\\\g<0>", f"{self.place}/{path}")
+
+
+def escape_as_java(uri: str) -> str:
+    """The URI as Java prints it."""
+    return ESCAPED.sub(lambda found: quote(found[0], safe=""), uri)

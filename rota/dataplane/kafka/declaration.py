@@ -1,0 +1,130 @@
+"""What a user declares to read a topic of Kafka."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rota.errors import ConfigError, hide
+from rota.pipeline import Start, check_format, name_columns
+from rota.settings import VARIABLE, expand
+
+Format = Literal["csv", "json", "bytes"]
+Beside = Literal["key", "timestamp", "headers"]
+Tombstones = Literal["bad", "keep", "skip"]
+BESIDE = {"key": "_key", "timestamp": "_timestamp", "headers": "_headers"}  # what is asked for -> its column
+OURS = {
+    "bootstrap.servers", "metadata.broker.list", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset",
+    "isolation.level", "enable.partition.eof", "plugin.library.paths", "group.instance.id", "group.protocol",
+}  # fmt: skip
+SECRET = re.compile(
+    r"(?i).*(password|secret|\.pem$|oauthbearer\.config)"
+)  # `ssl.ca.pem` is none, and may be hidden too
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """A topic as a source: its partition 3 is the partition of key `3`, and an offset is the broker's own.
+
+    `kafka` makes one and says what each option means. Raises ConfigError on a value that no run could work with."""
+
+    servers: str
+    topic: str
+    schema: str
+    format: Format
+    start: Start
+    columns: tuple[Beside, ...]
+    tombstones: Tombstones
+    max_records: int
+    max_job_records: int
+    options: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        where = f"kafka(topic={self.topic!r})"
+        if not self.servers.strip() or not self.topic.strip():
+            raise ConfigError(f"servers={self.servers!r}, topic={self.topic!r}: give host:port and the name of a topic")
+        check_format(self.format, ("csv", "json", "bytes"), self.schema, self.options, where)
+        if unknown := [one for one in self.columns if one not in BESIDE] or len(set(self.columns)) != len(self.columns):
+            raise ConfigError(f"columns={self.columns!r} of {where}: {unknown}. Known, each once: {', '.join(BESIDE)}")
+        declared = {name.lower() for name in name_columns(self.schema)}
+        if taken := sorted(declared & {BESIDE[one] for one in self.columns}):
+            raise ConfigError(
+                f"Column {', '.join(taken)} of {where} is in columns= too. Leave it out of one of the two"
+            )
+        if self.tombstones not in ("bad", "keep", "skip"):
+            raise ConfigError(f"tombstones={self.tombstones!r} of {where}. Known: bad, keep, skip")
+        if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
+            raise ConfigError(f"start={self.start!r} of {where}: give 'earliest', 'latest' or an offset >= 0")
+        if min(self.max_records, self.max_job_records) < 1:
+            raise ConfigError(f"{where}: max_records and max_job_records must be >= 1")
+        for name, text in self.client.items():
+            if name in OURS or name.endswith("_cb"):
+                raise ConfigError(f"client={{{name!r}: ...}} of {where} is for rota to set. Leave it out")
+            if SECRET.match(name) and not VARIABLE.fullmatch(str(text)):
+                raise ConfigError(
+                    f"client={{{name!r}: ...}} of {where} is a secret: it comes from the environment alone. Give '${{VAR}}'"
+                )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """See `DeclaredSource.texts`."""
+        return self.servers, self.topic, *map(str, self.options.values()), *map(str, self.client.values())
+
+    def read_client(self) -> dict[str, str]:
+        """The settings of a client, with what the environment holds. No error of this process will show the secrets."""
+        found = {name: expand(str(text)) for name, text in self.client.items()}
+        for name, text in found.items():
+            if SECRET.match(name):
+                hide(text)
+        return {"bootstrap.servers": expand(self.servers), **found}
+
+
+def kafka(
+    servers: str,
+    topic: str,
+    *,
+    schema: str,
+    format: Format = "json",
+    start: Start = "earliest",
+    columns: tuple[Beside, ...] = (),
+    tombstones: Tombstones = "bad",
+    max_records: int = 1_000_000,
+    max_job_records: int = 4_000_000,
+    options: Mapping[str, str] | None = None,
+    client: Mapping[str, str] | None = None,
+) -> Kafka:
+    """Declares a topic of Kafka as a source: each partition of the topic is one of the pipeline.
+
+    `servers` are `host:port`, several with commas between; `servers` and `topic` may hold `${VAR}`, which a run fills in
+    from its environment.
+    `schema` is Spark DDL, such as "id long, shop string", of a record's value.
+    `format` is that of a value: "json", one object, in which a column that it lacks is null; "csv", one line without
+    header; or "bytes", the value as it is, in the one column of the schema, such as "value binary".
+    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset. What
+    the retention took before is left out. "latest" holds for the partitions that are there at the pipeline's first run;
+    in one that appears later all is new.
+    `columns` are those of a record beside its value: "key" as `_key binary`, "timestamp" as `_timestamp timestamp`,
+    "headers" as `_headers array<struct<key string, value binary>>`.
+    `tombstones` says what a record without a value is: "bad", set aside in `quarantine/`; "keep", a row whose declared
+    columns are null; "skip", no row. Of format "bytes" "bad" is "keep".
+    `max_records` bounds by offsets what one batch takes of one partition, `max_job_records` one Spark job over all.
+    `options` go to Spark's parser of the format as they are.
+    `client` are settings of librdkafka, such as "security.protocol" and "sasl.mechanism"; a password or another secret is
+    "${VAR}" and nothing else. They hold for Dagster, for runs and for Spark's workers: a file that one names is on each.
+
+    Raises ConfigError on a bad value.
+    """
+    return Kafka(
+        servers=servers,
+        topic=topic,
+        schema=schema,
+        format=format,
+        start=start,
+        columns=tuple(columns),
+        tombstones=tombstones,
+        max_records=max_records,
+        max_job_records=max_job_records,
+        options=options or {},
+        client=client or {},
+    )

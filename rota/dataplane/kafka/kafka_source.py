@@ -1,0 +1,260 @@
+"""A topic of Kafka as a source: the topic's partitions are the pipeline's, an offset is the broker's own.
+
+Law: a range is planned before it is read, ends at or below the last stable offset, and is read to its end. So every reader
+gets the same of it, but for what compaction removed since. There may be holes: nothing is lost for one. No consumer group
+assigns anything; the offsets of one are set after a commit, for Kafka's own tools to show.
+
+Law: offsets mean something in one topic alone. The id of the topic is noted when its offsets are first assigned; a topic
+of another id has lost them all, whatever it holds.
+"""
+
+import json
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self, cast
+
+from rota.dataplane import columns
+from rota.dataplane.formats import values
+from rota.dataplane.kafka import reading
+from rota.dataplane.kafka.declaration import BESIDE, Kafka
+from rota.dataplane.kafka.topic import Seen, Topic
+from rota.dataplane.ports import Home
+from rota.dataplane.spark import plans
+from rota.dataplane.spark.spark_source import Records
+from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
+from rota.ids import key_of, quote
+from rota.ledger.values import Ranges
+from rota.pipeline import Pipeline
+from rota.record import FieldPath
+from rota.settings import expand
+from rota.stores import join, put_new, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTE = "topic.json"
+SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """The topic that is declared; `index`, a folder or a URL, holds the id of the topic whose offsets the table
+    has."""
+
+    declared: Kafka
+    topic: Topic
+    group: str
+    index: str
+    _noted: list[Callable[[], None]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, home: Home) -> Self:
+        """The source that the pipeline declares."""
+        declared = cast(Kafka, pipeline.source)
+        client = declared.read_client()
+        group = client.pop("group.id", f"rota-{pipeline.name}")
+        return cls(declared, Topic(expand(declared.topic), client), group, join(home.location, "index"))
+
+    # --- what is there
+
+    def find_place(self) -> str:
+        """See `Source.find_place`."""
+        if self.topic.look() is None:
+            raise ConfigError(
+                f"There is no {self.topic.place}. Make the topic, or mend servers and topic of kafka(...)"
+            )
+        return self.topic.place
+
+    def list_keys(self) -> tuple[str, ...]:
+        """See `Source.list_keys`."""
+        seen = self.topic.look()
+        return tuple(sorted(map(self.name_key, seen.partitions))) if seen else ()
+
+    def number(self, partition: str) -> int:
+        """The number in the topic of a partition; -1 where it has none."""
+        key = key_of(partition)
+        return int(key) if re.fullmatch(r"0|[1-9][0-9]{0,8}", key) else -1
+
+    def name_key(self, number: int) -> str:
+        """The key of a number in the topic."""
+        return str(number)
+
+    def _look(self) -> Seen:
+        """The topic as it is; nothing where there is none."""
+        return self.topic.look() or Seen("", (), frozenset())
+
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.read_ends`; a partition without a leader is left out, and of what is not there the end is 0."""
+        return self._read(self._look(), partitions, self.topic.read_ends)
+
+    def _read(
+        self, seen: Seen, partitions: Iterable[str], ask: Callable[[Iterable[int]], Mapping[int, int]]
+    ) -> dict[str, int]:
+        numbers = {p: self.number(p) for p in partitions}
+        told = ask(sorted(seen.led.intersection(numbers.values())))
+        return {p: told.get(n, 0) for p, n in numbers.items() if n in told or n not in seen.partitions}
+
+    def explain_unreadable(self, partition: str) -> str:
+        """See `WaitsAlone.explain_unreadable`."""
+        seen, number = self._look(), self.number(partition)
+        if number not in seen.partitions or number in seen.led:
+            return ""
+        return f"{self._name(partition)} has no leader: bring its brokers back. It is tried again by itself"
+
+    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Source.assign_offsets`: the broker did. The topic's id is noted where none is."""
+        seen = self._look()
+        if seen.id and self._read_id() is None:
+            self._write_id(seen.id)
+        return self._read(seen, partitions, self.topic.read_ends)
+
+    @property
+    def skips_existing(self) -> bool:
+        """See `Source.skips_existing`."""
+        return self.declared.start == "latest"
+
+    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
+        """See `Source.choose_starts`: as declared, or the first offset that the retention left."""
+        asked = tuple(p for p in ends if not self.skips_existing or p in later)
+        first = self.declared.start if isinstance(self.declared.start, int) else 0
+        left = self._read(self._look(), asked, self.topic.read_firsts) if asked else {}
+        return {**ends, **{p: max(first, left.get(p, 0)) for p in asked}}
+
+    # --- a run
+
+    def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
+        """See `Source.plan_jobs`."""
+        room = min(self.declared.max_records, self.declared.max_job_records)
+        jobs: list[dict[str, tuple[int, int]]] = []
+        count = 0
+        for p, at in starts.items():
+            if (taken := min(ends[p] - at, room)) <= 0:
+                continue
+            count += taken
+            if not jobs or count > self.declared.max_job_records:
+                jobs.append({})
+                count = taken
+            jobs[-1][p] = at, at + taken
+        return tuple(jobs)
+
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """See `Source.find_broken`: the retention took its start, or the topic is another or ends before."""
+        seen = self._look()
+        if why := self._explain_other(seen):
+            return {p: SourceChanged(f"{p}: {why}", partition=p) for p in ranges}
+        firsts, ends = (self._read(seen, ranges, ask) for ask in (self.topic.read_firsts, self.topic.read_ends))
+        found = {p: self._find_error(p, *span, firsts.get(p), ends.get(p)) for p, span in ranges.items()}
+        return {p: error for p, error in found.items() if error}
+
+    def _find_error(
+        self, partition: str, start: int, end: int, first: int | None, last: int | None
+    ) -> RotaError | None:
+        name = self._name(partition)
+        if first is None or last is None:
+            return EnvironmentFailed(
+                self.explain_unreadable(partition) or f"{name} was without a leader. It is tried again"
+            )
+        if start < first:
+            return SourceChanged(
+                f"{name} begins at {first} and offset {start} was asked for: its retention is over. To go on without: "
+                f"rota skip {quote(partition)}",
+                partition=partition,
+                behind=first,
+            )
+        if end > last:
+            return SourceChanged(
+                f"{name} ends at {last}, and {end - 1} was there: it lost records, or never had them. Bring them back, "
+                f"then: rota retry {quote(partition)}",
+                partition=partition,
+            )
+        return None
+
+    def locate(self, partition: str, offset: int) -> str:
+        """See `Source.locate`."""
+        return f"{self._name(partition)}@{offset}"
+
+    def _name(self, partition: str) -> str:
+        return f"{self.topic.name}[{self.number(partition)}]"
+
+    # --- what it can do beside: `Replays`, `Remembers`, `Holds`
+
+    def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
+        """See `Replays.reread`: what is in a topic is there for everybody."""
+        return self
+
+    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Remembers.read_assigned_ends`: nothing, where the topic is another; of what has no leader, all."""
+        seen = self._look()
+        if self._explain_other(seen):
+            return dict.fromkeys(partitions, 0)
+        ends = self._read(seen, partitions, self.topic.read_ends)
+        return {p: ends.get(p, 1 << 62) for p in partitions}
+
+    def explain_lost(self, partition: str, end: int) -> str:
+        """See `Remembers.explain_lost`."""
+        why = self._explain_other(self._look()) or f"{self._name(partition)} ends at {end}: it lost records"
+        return (
+            f"{why}. Give the pipeline another name and table; or bring back what there was, then: "
+            f"rota retry {quote(partition)}"
+        )
+
+    def acknowledge(self, offsets: Mapping[str, int]) -> None:
+        """See `Holds.acknowledge`: for information."""
+        if offsets:
+            self._noted.append(self.topic.note_group(self.group, {self.number(p): at for p, at in offsets.items()}))
+
+    def close(self) -> None:
+        """See `Holds.close`."""
+        while self._noted:
+            self._noted.pop()()
+
+    # --- which topic it is
+
+    def _explain_other(self, seen: Seen) -> str:
+        """Why the topic is not the one whose offsets the table has; empty where it is, or nobody can tell."""
+        known = self._read_id()
+        if not known or (seen.partitions and seen.id in ("", known)):
+            return ""
+        now = f"its id is {seen.id}" if seen.partitions else "there is none"
+        note = join(self.index, NOTE)
+        return f"{self.topic.place} is not what it was ({now}, it was {known} as {note} says): it was made anew"
+
+    def _read_id(self) -> str | None:
+        with suppress(FileNotFoundError):
+            return str(json.loads(read(self.index, NOTE))["id"])
+        return None
+
+    def _write_id(self, id: str) -> None:
+        put_new(self.index, NOTE, json.dumps({"topic": self.topic.name, "id": id}).encode())
+
+    # --- how Spark reads it
+
+    @contextmanager
+    def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:  # noqa: ARG002
+        """See `SparkSource.read`: as many tasks as Spark has cores, each with one consumer."""
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(reading)
+        declared, numbered = self.declared, {self.number(p): span for p, span in ranges.items()}
+        found = SPLITS.search(plans.explain(spark.range(1)))
+        shares = reading.cut(numbered, int(found[1]) if found else 1)
+        beside = {str(name): BESIDE[name] for name in declared.columns}
+        ids, client = {self.number(p): p for p in ranges}, {"group.id": self.group, **self.topic.client}
+        make = reading.make_reader(self.topic.name, client, shares, ids, beside, declared.tombstones != "skip")
+        frame = spark.range(0, len(shares), 1, len(shares)).mapInArrow(make, reading.write_ddl(beside))
+        parsed = values.parse(
+            frame,
+            declared.schema,
+            declared.format,
+            declared.options,
+            tuple(beside.values()),
+            declared.tombstones == "keep",
+        )
+        yield Records(parsed, None if declared.format == "bytes" else self, identify=columns.keep_ids)
+
+    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
+        """See `RawRecords.explain_bad`."""
+        ours = {BESIDE[name] for name in self.declared.columns}
+        return values.explain_bad(raw, self.declared.format, [path for path in nulls if path[0] not in ours])

@@ -1,0 +1,149 @@
+"""How a task of Spark reads its share of a topic. It runs where Spark's workers do and is sent there as code: it needs
+pyarrow and confluent-kafka there, and nothing of rota.
+
+Law: a share is ranges of offsets, and each is read to its end or the task fails. A range has ended when a record at or
+beyond its last offset came, or the consumer stands at or beyond its end: there may be holes. What was aborted is left out.
+A task that hears nothing for `SILENCE` seconds fails.
+
+A new consumer has its first records after 0.1 s, so none is kept: one that was used before waits up to half a second for
+the answer to what it asked last.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+SILENCE = 20.0  # seconds
+POLL = 0.1  # seconds
+AT_ONCE = 10_000  # records of an Arrow batch
+LEAST = 10_000  # offsets for which a task of its own is worth its consumer
+AHEAD = 16_384  # KiB that a consumer fetches before they are asked for
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TIME = pa.timestamp("us", "UTC")
+BESIDE: Mapping[
+    str, tuple[str, Any, Callable[[Any], Any]]
+] = {  # what is asked for -> Spark's type, Arrow's, how to get it
+    "key": ("binary", pa.binary(), lambda m: m.key()),
+    "timestamp": ("timestamp", TIME, lambda m: m.timestamp()[1] * 1000 if m.timestamp()[0] else None),
+    "headers": (
+        "array<struct<key:string,value:binary>>",
+        HEADERS,
+        lambda m: [{"key": name, "value": value} for name, value in m.headers()] if m.headers() else None,
+    ),
+}
+Share = tuple[tuple[int, int, int], ...]  # partition, start, end
+
+
+def cut(ranges: Mapping[int, tuple[int, int]], tasks: int) -> list[Share]:
+    """The ranges as shares of as many offsets each, at most one for each of `tasks`: a hot range is cut into pieces, and no
+    share has two of one partition."""
+    total = sum(end - start for start, end in ranges.values())
+    count = max(1, min(tasks, total // LEAST))
+    shares: list[list[tuple[int, int, int]]] = [[]]
+    room = left = -(-total // count)
+    for number, (start, end) in sorted(ranges.items()):
+        while start < end:
+            if not left:
+                shares.append([])
+                left = room
+            taken = min(end - start, left)
+            shares[-1].append((number, start, start + taken))
+            start, left = start + taken, left - taken
+    return [tuple(one) for one in shares]
+
+
+def make_reader(
+    topic: str,
+    client: Mapping[str, str],
+    shares: Sequence[Share],
+    ids: Mapping[int, str],
+    beside: Mapping[str, str],
+    absent: bool,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What `mapInArrow` runs: of numbers of shares it makes their records. `beside` are what is asked for beside the value,
+    and its columns. `absent`: with records that have no value."""
+
+    def read_topic(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for n in batch.column(0).to_pylist():
+                yield from read(topic, client, shares[n], ids, beside, absent)
+
+    return read_topic
+
+
+def read(
+    topic: str, client: Mapping[str, str], share: Share, ids: Mapping[int, str], beside: Mapping[str, str], absent: bool
+) -> Iterator[pa.RecordBatch]:
+    """The records of a share. Raises ConnectionError."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    said: list[object] = []
+    consumer = Consumer(
+        {
+            "group.id": "rota",
+            "queued.max.messages.kbytes": AHEAD,
+            "check.crcs": True,
+            "log_level": 0,
+            **client,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "error_cb": said.append,
+        }
+    )
+    ends = {number: end for number, _, end in share}
+    left, heard = set(ends), time.monotonic()
+    try:
+        consumer.assign([TopicPartition(topic, number, start) for number, start, _ in share])
+        while left:
+            came = consumer.consume(AT_ONCE, POLL)
+            if not came and time.monotonic() - heard > SILENCE:
+                names = ", ".join(ids[n] for n in sorted(left))
+                raise ConnectionError(
+                    f"Connection timed out: Kafka gave nothing of {names} for {SILENCE:g} s ({said[-1:] or 'silent'})"
+                )
+            heard = time.monotonic() if came else heard
+            found = [one for one in came if one.error() is None]
+            for one in came if len(found) < len(came) else ():
+                if (error := one.error()) is None:
+                    continue
+                if error.code() == KafkaError._PARTITION_EOF:
+                    if one.offset() >= ends[one.partition()]:
+                        left.discard(one.partition())
+                elif one.topic() is None:  # of a broker or of the group, which is not ours to need
+                    said.append(error)
+                else:
+                    raise ConnectionError(f"Connection reset: {ids[one.partition()]}: {error.str()}")
+            numbers = [one.partition() for one in found]
+            offsets = [one.offset() for one in found]
+            done = {n for n, offset in zip(numbers, offsets, strict=True) if offset >= ends[n] - 1}
+            if done & left:
+                consumer.pause([TopicPartition(topic, n) for n in done & left])
+                left -= done
+            kept = [m for m, n, at in zip(found, numbers, offsets, strict=True) if at < ends[n]] if done else found
+            kept = kept if absent else [m for m in kept if m.value() is not None]
+            if kept:
+                yield make_batch(kept, ids, beside)
+    finally:
+        consumer.close()
+
+
+def make_batch(records: Sequence[Any], ids: Mapping[int, str], beside: Mapping[str, str]) -> pa.RecordBatch:
+    """Records as Arrow: the value, what was asked for beside it, partition and offset."""
+    columns = [pa.array([m.value() for m in records], pa.binary())]
+    columns += [pa.array([BESIDE[name][2](m) for m in records], BESIDE[name][1]) for name in beside]
+    columns += [
+        pa.array([ids[m.partition()] for m in records], pa.string()),
+        pa.array([m.offset() for m in records], pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=["value", *beside.values(), "_partition", "_offset"])
+
+
+def write_ddl(beside: Mapping[str, str]) -> str:
+    """Spark's types of what `read` gives."""
+    more = "".join(f"{column} {BESIDE[name][0]}, " for name, column in beside.items())
+    return f"value binary, {more}_partition string, _offset bigint"

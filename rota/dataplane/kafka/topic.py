@@ -1,0 +1,133 @@
+"""What a topic is asked for without reading it: its id, its partitions, their first and last offsets.
+
+Law: whoever asks gets an answer or EnvironmentFailed within `PATIENCE` seconds, whatever the brokers do. The end of a
+partition is its last stable offset: what lies below it was committed or aborted for good, so that every reader finds the
+same there. Nothing is written but the offsets of a consumer group, which nobody of ours reads.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from rota.errors import ConfigError, EnvironmentFailed
+
+PATIENCE = 10.0  # seconds
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what a broker says that knows no ids of topics
+_clients: dict[tuple[tuple[str, str], ...], Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A topic as it is now; `id` is empty where the broker knows none. `led` are the partitions with a leader."""
+
+    id: str
+    partitions: tuple[int, ...]
+    led: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """The topic `name`; `client` are librdkafka's settings, which may hold secrets."""
+
+    name: str
+    client: Mapping[str, str]
+
+    @property
+    def place(self) -> str:
+        """Where a person finds it."""
+        return f"topic {self.name} of Kafka at {self.client['bootstrap.servers']}"
+
+    def look(self) -> Seen | None:
+        """The topic as it is now; None where there is none. Raises ConfigError, EnvironmentFailed."""
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        asked = self._admin().describe_topics(TopicCollection([self.name]), request_timeout=PATIENCE)
+        try:
+            told = self._wait(asked[self.name])
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise self._tell(error) from None
+        led = frozenset(one.id for one in told.partitions if one.leader is not None)
+        id = str(told.topic_id)
+        return Seen("" if id == NO_ID else id, tuple(sorted(one.id for one in told.partitions)), led)
+
+    def read_firsts(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The first offset that the retention left of each."""
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._list_offsets(partitions, OffsetSpec.earliest())
+
+    def read_ends(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The last stable offset of each."""
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._list_offsets(partitions, OffsetSpec.latest())
+
+    def _list_offsets(self, partitions: Iterable[int], which: Any) -> dict[int, int]:
+        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+
+        asked = {TopicPartition(self.name, n): which for n in partitions}
+        if not asked:
+            return {}
+        told = self._admin().list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
+        )
+        try:
+            return {place.partition: int(self._wait(one).offset) for place, one in told.items()}
+        except KafkaException as error:
+            raise self._tell(error) from None
+
+    def note_group(self, group: str, offsets: Mapping[int, int]) -> Callable[[], None]:
+        """Sets the offsets of a consumer group, so that Kafka's own tools show a lag. What comes back waits until it is
+        done. Raises nothing: it is for information."""
+        from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+
+        places = [TopicPartition(self.name, n, offset) for n, offset in offsets.items()]
+        try:
+            told = self._admin().alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+        except (KafkaException, ConfigError):
+            return lambda: None
+
+        def wait() -> None:
+            with suppress(KafkaException, Late):
+                told[group].result(PATIENCE)
+
+        return wait
+
+    def _admin(self) -> Any:
+        """One client for each settings of this process: to make one is to connect, and a look asks twice a second."""
+        settings = tuple(sorted(self.client.items()))
+        if settings not in _clients:
+            try:
+                from confluent_kafka import KafkaException
+                from confluent_kafka.admin import AdminClient
+            except ModuleNotFoundError:
+                raise ConfigError("Kafka needs the library confluent-kafka. Type: pip install 'rota[kafka]'") from None
+            try:
+                _clients[settings] = AdminClient({"log_level": 0, **self.client})
+            except KafkaException as error:
+                raise ConfigError(f"The settings of {self.place} cannot be used: {explain(error)}") from None
+        return _clients[settings]
+
+    def _wait(self, asked: "Future[Any]") -> Any:
+        try:
+            return asked.result(PATIENCE + 1)
+        except Late:
+            raise EnvironmentFailed(
+                f"{self.place} did not answer within {PATIENCE:g} s. See whether it is up"
+            ) from None
+
+    def _tell(self, error: Exception) -> EnvironmentFailed:
+        return EnvironmentFailed(
+            f"{self.place} says: {explain(error)}. See whether it is up and lets this user in; it is tried again"
+        )
+
+
+def explain(error: Exception) -> str:
+    """What an error of the library says."""
+    inner: Any = error.args[0] if error.args else error
+    return f"{inner.name()}: {inner.str()}".rstrip(".") if hasattr(inner, "str") else str(inner)

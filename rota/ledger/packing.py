@@ -1,0 +1,86 @@
+"""Old commits go from a log's folder into packs, which is the only thing that shortens a log of ours.
+
+Laws:
+1. No word is lost: a commit goes once the pack was read back and has it byte for byte. Whoever writes the commits of the
+   packs back has the log as it was.
+2. No transaction is lost: commits go only where each of the two newest checkpoints says of every transaction that a commit
+   up to it set what that commit set last. Where one does not, nothing goes, and a person is told.
+3. Nothing that a run or a reader has open goes: no commit behind the older of these checkpoints, and none of the last day.
+4. Packs follow each other from version 0. A log that somebody else shortened is left as it is.
+
+It may die anywhere, and two may do it at once: each does what is left to do.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from rota.errors import EnvironmentFailed
+from rota.ledger import past
+from rota.ledger.delta_log import DeltaLog, describe_error
+
+CHECKPOINTS = 2  # that stay in any case
+
+
+def pack(log: DeltaLog, before: float, most: int = 20 * past.PACKED) -> int:
+    """Packs commits that were written before that time (seconds since 1970), at most so many. How many went from the log.
+    Raises EnvironmentFailed."""
+    try:
+        return _pack(log, before, most)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise EnvironmentFailed(
+            f"The log of {log.location} could not be packed ({describe_error(error)}). It stays as it is, and the next "
+            f"maintenance tries again"
+        ) from error
+
+
+def _pack(log: DeltaLog, before: float, most: int) -> int:
+    commits, checkpoints = log.list_commits(), log.list_checkpoints()
+    if len(checkpoints) < CHECKPOINTS:
+        return 0
+    newest = sorted(checkpoints)[-CHECKPOINTS:]
+    old = {version for version, written in commits.items() if version < newest[0] and written < before}
+    packs, gone = past.list_packs(log.store), 0
+    wanted = _list_wanted(packs, old)[: most // past.PACKED]
+    if not wanted:
+        return 0
+    check_transactions(log, commits, {version: checkpoints[version] for version in newest})
+    for number in wanted:
+        versions = range(number * past.PACKED, (number + 1) * past.PACKED)
+        there = [version for version in versions if version in commits]
+        if len(there) == past.PACKED:
+            past.write_pack(log.store, number, [log.read_commit(version) for version in versions])
+        kept = past.read_pack(log.store, past.name_pack(number))
+        if any(kept.get(version) != log.read_commit(version) for version in there):
+            raise ValueError(f"{past.name_pack(number)} does not have what the log has")
+        for version in there:
+            log.delete_commit(version)
+        gone += len(there)
+    return gone
+
+
+def _list_wanted(packs: list[int], old: set[int]) -> list[int]:
+    """The packs to be made, and those that are there already and of which the log has commits still."""
+    wanted = [number for number in packs if any(v // past.PACKED == number for v in old)]
+    number = len(packs) if packs == list(range(len(packs))) else -1
+    while number >= 0 and all(v in old for v in range(number * past.PACKED, (number + 1) * past.PACKED)):
+        wanted.append(number)
+        number += 1
+    return wanted
+
+
+def check_transactions(log: DeltaLog, commits: Mapping[int, float], checkpoints: Mapping[int, list[str]]) -> None:
+    """Law 2: by the commits that the log still has, and of what was packed before by the checkpoint that was compared then.
+    Raises EnvironmentFailed."""
+    said: dict[str, int] = {}
+    behind = -1
+    for checkpoint in sorted(checkpoints):
+        for version in sorted(v for v in commits if behind < v <= checkpoint):
+            said |= log.read_set(version)
+        known = dict(log.read_checkpoint(checkpoints[checkpoint]))
+        if lost := next((name for name, number in said.items() if known.get(name) != number), ""):
+            raise EnvironmentFailed(
+                f"Checkpoint {checkpoint} of {log.location} does not have {lost} as the log says it ({said[lost]}). The log "
+                f"was left whole. Take delta.setTransactionRetentionDuration away, if the table has it; then: rota check"
+            )
+        said, behind = known, checkpoint

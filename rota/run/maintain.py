@@ -1,0 +1,83 @@
+"""The maintenance of a pipeline's tables: files put together, logs shortened, and what nobody needs taken away.
+
+Laws:
+1. Nobody waits for it: it takes no partition, no lock and no token, and it needs no ZooKeeper. Beside a run, or another
+   maintenance, it is the one that loses, and the next one goes on.
+2. It may die anywhere. What it leaves half done nobody sees, and a later one finds it.
+3. A step that fails keeps no other from being taken; what failed is told at the end.
+4. No run needs it: without it tables only grow. So that it is overdue calls nobody.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from rota.dataplane.ports import TidiesUp
+from rota.errors import ForeignTable, RotaError
+from rota.ledger.foreign_commits import join_ranges
+from rota.ledger.identity import explain_taken
+from rota.ledger.ledger import Ledger
+from rota.ledger.merging import Merged, merge
+from rota.pipeline import Pipeline
+from rota.registry import open_source, open_tables
+
+T = TypeVar("T")
+RETENTION = timedelta(days=7)  # of files that no version needs
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What a maintenance did: how files were put together, how many commits were packed, and how many files and folders that
+    nobody needed are gone; how many consumed files of the source were taken away (`after`), which is left where a run died;
+    and what failed, a line each."""
+
+    main: Merged
+    quarantine: Merged
+    packed: int
+    vacuumed: int
+    tidied: int
+    failed: tuple[str, ...]
+
+
+def maintain(pipeline: Pipeline) -> Maintained:
+    """Maintains the pipeline's tables once; what one call rewrites is bounded. Raises ForeignTable, EnvironmentFailed and
+    ConfigError where it cannot begin."""
+    tables = open_tables(pipeline, pipeline.group)
+    failed: list[str] = []
+
+    def attempt(step: Callable[[], T], without: T) -> T:
+        try:
+            return step()
+        except RotaError as error:
+            failed.append(str(error))
+            return without
+
+    _check_owner(tables.main)
+    return Maintained(
+        main=attempt(lambda: merge(tables.main), Merged()),
+        quarantine=attempt(lambda: merge(tables.quarantine), Merged()),
+        packed=attempt(tables.shorten_logs, 0),
+        vacuumed=attempt(lambda: len(tables.vacuum(RETENTION, dry_run=False)), 0),
+        tidied=attempt(lambda: _tidy(pipeline, tables.main), 0),
+        failed=tuple(failed),
+    )
+
+
+def _tidy(pipeline: Pipeline, main: Ledger) -> int:
+    """What runs that died before it left of what was consumed, as the table's log says it: skipped files were not."""
+    source = open_source(pipeline)
+    if not (isinstance(source, TidiesUp) and source.tidies):
+        return 0
+    consumed: dict[str, list[tuple[int, int]]] = {}
+    for one in main.read_log():
+        for partition, span in one.ranges.items() if one.op == "commit" else ():
+            consumed.setdefault(partition, []).append(span)
+    return source.tidy({p: join_ranges(spans) for p, spans in consumed.items()})
+
+
+def _check_owner(main: Ledger) -> None:
+    """Raises ForeignTable where the table is another pipeline's, whatever the ZooKeeper."""
+    table = main.open()
+    if table and (whose := explain_taken(table, main.pipeline, main.group)):
+        raise ForeignTable(f"{whose}. Nothing was done")

@@ -1,1 +1,0 @@
-"""The same decisions in virtual time: worlds, scenarios, comparison, report."""

@@ -1,0 +1,36 @@
+"""One broker for all tests of Kafka; each has a topic of its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.dataplane.kafka.broker import Broker
+from tests.dataplane.kafka.topics import Worlds
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("kafka"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"orders-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def worlds(tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, topic: str) -> Worlds:
+    return Worlds(tmp_path, endpoint, spark, broker, topic)
+
+
+@pytest.fixture
+def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker of one test alone."""
+    running = Broker(tmp_path_factory.mktemp("mortal"))
+    yield running
+    running.stop()

@@ -1,0 +1,203 @@
+"""Runs over a topic of a real broker, on a real Spark and real tables."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from rota import registry
+from rota.dataplane.kafka import reading
+from rota.dataplane.kafka.declaration import Kafka
+from rota.dataplane.kafka.kafka_source import KafkaSource
+from rota.dataplane.ports import Job
+from rota.people.skip import skip
+from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
+from rota.run.replay import RefusedReplay, ReplayedRange, replay
+from rota.run.work import find_work
+from tests.dataplane.conformance.job_suite import JobBench, JobSuite
+from tests.dataplane.conftest import log
+from tests.dataplane.kafka.lettered import LETTERS, LetteredSource
+from tests.dataplane.kafka.topics import Worlds, commit, commit_some, number, read
+
+POISON = '.withColumn("n", F.when(frame["_partition"] == "p:poison", F.raise_error(F.lit("poison")))' + (
+    '.otherwise(frame["n"]).cast("int"))'
+)
+
+
+class TopicOnSpark:
+    """Records, read by the Spark of the tests."""
+
+    def __init__(self, worlds: Worlds) -> None:
+        self.world, self.broker = worlds.make(len(LETTERS), transform=POISON), worlds.broker
+        self.endpoint, self.topic = worlds.endpoint, worlds.topic
+
+    def open(self, counts: dict[str, int]) -> Job:
+        for partition, count in counts.items():
+            self.broker.produce(self.topic, LETTERS.index(partition.removeprefix("p:")), number(count))
+        assert self.world.ports.source.assign_offsets(tuple(counts)) == counts
+        return self.world.ports.job
+
+
+class TestTopicOnSpark(JobSuite):
+    @pytest.fixture
+    def place(self, worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> JobBench:
+        sources = {**registry.SOURCES, Kafka: lambda *of: LetteredSource.letter(KafkaSource.of(*of))}
+        monkeypatch.setattr(registry, "SOURCES", sources)
+        return TopicOnSpark(worlds)
+
+
+def test_what_is_produced_is_in_the_table_once_and_what_is_bad_aside(worlds: Worlds) -> None:
+    world = worlds.make(3)
+    worlds.broker.produce(
+        worlds.topic, 0, [*number(3), b"no JSON", b'{"n": 1}{"n": 2}', None, b"[]", b'{"n": "x"}', b"{}"]
+    )
+    worlds.broker.produce(worlds.topic, 1, number(2, 10))
+    world.give("0", "1", "2")
+    (work,) = find_work(world.tree, world.pipeline, world.ports.source)
+    assert dict(work.lags) == {"p:0": (0, 9), "p:1": (0, 2)}
+    done = commit_some(world, "0", "1", "2")
+    assert (done["p:0"].end, done["p:0"].rows, done["p:0"].bad_rows, done["p:0"].lag) == (9, 4, 5, 0)
+    want = [("p:0", 0, 0), ("p:0", 1, 1), ("p:0", 2, 2), ("p:0", 8, None), ("p:1", 0, 10), ("p:1", 1, 11)]
+    assert read(world, "_partition", "_offset", "n") == sorted(want, key=repr)
+    t = worlds.topic
+    assert [
+        (p, o, f, raw) for p, o, f, raw in read(world, "_partition", "_offset", "_file", "_raw", table="quarantine")
+    ] == [
+        ("p:0", 3, f"{t}[0]@3", "no JSON"),
+        ("p:0", 4, f"{t}[0]@4", '{"n": 1}{"n": 2}'),
+        ("p:0", 5, f"{t}[0]@5", ""),
+        ("p:0", 6, f"{t}[0]@6", "[]"),
+        ("p:0", 7, f"{t}[0]@7", '{"n": "x"}'),
+    ]
+    assert {type(e) for e in world.run("0", "1", "2")} == {IdlePartition}
+    again, refused = (list(replay(world.tree, world.ports, {"p:0": r}, "again")) for r in ((1, 4), (0, 99)))
+    assert isinstance(again[0], ReplayedRange)
+    assert (again[0].rows, again[0].bad_rows) == (2, 1)
+    assert isinstance(refused[0], RefusedReplay)
+    assert read(world, "_partition", "_offset", "n") == sorted(want, key=repr)
+
+
+def test_columns_beside_the_value_are_there_and_tombstones_are_kept_on_request(worlds: Worlds) -> None:
+    world = worlds.make(more=', columns=("key", "timestamp", "headers"), tombstones="keep"')
+    worlds.broker.produce(
+        worlds.topic,
+        0,
+        [b'{"n": 1}', None, b"bad"],
+        key=lambda n: b"k%d" % n if n else None,
+        headers=[("a", b"1"), ("b", None)],
+    )
+    world.give("0")
+    done = commit(world, "0")["p:0"]
+    assert (done.rows, done.bad_rows) == (2, 1)
+    rows = sorted(log(world.table / "main").rows(), key=lambda r: r["_offset"])
+    assert [(r["_offset"], r["n"], r["_key"]) for r in rows] == [(0, 1, None), (1, None, b"k1")]
+    assert [[(one["key"], one["value"]) for one in r["_headers"]] for r in rows] == [[("a", b"1"), ("b", None)]] * 2
+    assert all(abs(r["_timestamp"].timestamp() * 1000 - worlds.broker.produced) < 600_000 for r in rows)
+    (aside,) = read(world, "_offset", "_reason", table="quarantine")
+    assert aside[0] == 2
+    assert "_key" not in aside[1]
+
+
+@pytest.mark.parametrize(
+    ("tombstones", "kept"), [("skip", [b"", b"x"]), ("keep", [b"", b"x", None]), ("bad", [b"", b"x", None])]
+)
+def test_bytes_are_as_they_are(worlds: Worlds, tombstones: str, kept: Iterable[bytes | None]) -> None:
+    world = worlds.make(schema="body binary", more=f', format="bytes", tombstones={tombstones!r}')
+    worlds.broker.produce(worlds.topic, 0, [b"", None, b"x"])
+    world.give("0")
+    done = commit(world, "0")["p:0"]
+    assert (done.end, done.rows, done.bad_rows) == (3, len(list(kept)), 0)
+    assert sorted((r["body"] for r in log(world.table / "main").rows()), key=repr) == sorted(kept, key=repr)
+
+
+@pytest.mark.parametrize("transform", ["", '.where("n % 2 = 0")', '.select("*", F.lit(1).alias("one"))'])
+def test_offsets_with_holes_are_consumed_to_their_end_whatever_the_transform_shows(
+    worlds: Worlds, transform: str
+) -> None:
+    """Aborted transactions, markers, and a range of markers alone."""
+    world, broker, topic = worlds.make(transform=transform), worlds.broker, worlds.topic
+    world.give("0")
+    broker.transact(topic, 0, number(4), commit=False)
+    broker.settle(topic, 0, 5)
+    done = commit(world, "0")["p:0"]
+    assert (done.start, done.end, done.rows) == (0, 5, 0)
+    broker.transact(topic, 0, number(6, 10), commit=True)
+    broker.transact(topic, 0, number(3, 20), commit=False)
+    broker.settle(topic, 0, 16)
+    done = commit(world, "0")["p:0"]
+    assert (done.start, done.end) == (5, 16)
+    want = {n for n in range(10, 16) if n % 2 == 0 or "where" not in transform}
+    assert sorted(n for _, n in read(world, "_offset", "n")) == sorted(want)
+
+
+def test_what_compaction_left_is_read_and_what_it_took_is_no_loss(worlds: Worlds) -> None:
+    broker, topic = worlds.broker, worlds.topic
+    broker.make(
+        topic, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", segment_ms="100", max_compaction_lag_ms="100",
+        delete_retention_ms="0",
+    )  # fmt: skip
+    for first in range(0, 30, 10):
+        broker.produce(topic, 0, number(10, first), key=lambda n: b"k%d" % (n % 2))
+    broker.wait_compacted(topic, 0, most=12)
+    world = worlds.open()
+    world.give("0")
+    done = commit(world, "0")["p:0"]
+    assert done.end >= 30
+    assert 2 <= done.rows <= 12
+    assert {29, 28} <= {n for _, n in read(world, "_offset", "n")}
+
+
+def test_what_the_retention_took_parks_with_one_line_and_one_skip_goes_on(worlds: Worlds) -> None:
+    world, broker, topic = worlds.make(2), worlds.broker, worlds.topic
+    world.give("0", "1")
+    for n in (0, 1):
+        broker.produce(topic, n, number(5))
+    commit(world, "0", "1")
+    for n in (0, 1):
+        broker.produce(topic, n, number(5, 5))
+    broker.drop(topic, 0, before=8)
+    events = {e.partition: e for e in world.run("0", "1")}
+    parked = events["p:0"]
+    assert isinstance(parked, ParkedPartition)
+    assert parked.retry_at is None
+    assert "begins at 8 and offset 5 was asked for: its retention is over" in parked.reason
+    assert isinstance(events["p:1"], CommittedBatch), "the other goes on"
+    assert skip(world.tree, world.ports, "p:0") == (5, 8)
+    assert commit(world, "0")["p:0"].rows == 2
+
+
+def test_a_topic_made_anew_is_noticed_before_anything_is_written(worlds: Worlds) -> None:
+    world, broker, topic = worlds.make(), worlds.broker, worlds.topic
+    world.give("0")
+    broker.produce(topic, 0, number(3))
+    commit(world, "0")
+    broker.remove(topic)
+    broker.make(topic, 1)
+    broker.produce(topic, 0, number(9))
+    (parked,) = world.run("0")
+    assert isinstance(parked, ParkedPartition)
+    assert "was made anew" in parked.reason
+    assert len(read(world, "n")) == 3
+
+
+def test_partitions_that_were_added_are_consumed_as_a_whole(worlds: Worlds) -> None:
+    world, broker, topic = worlds.make(more=', start="latest"'), worlds.broker, worlds.topic
+    broker.produce(topic, 0, number(3))
+    world.give("0")
+    assert [type(e) for e in world.run("0")] == [IdlePartition]
+    broker.grow(topic, 2)
+    assert world.ports.source.list_keys() == ("0", "1")
+    broker.produce(topic, 1, number(2, 50))
+    world.give("0", "1")
+    assert commit_some(world, "0", "1").keys() == {"p:1"}
+    assert [n for (n,) in read(world, "n")] == [50, 51]
+
+
+def test_a_hot_partition_is_read_by_as_many_tasks_as_spark_has_cores(worlds: Worlds) -> None:
+    count = 3 * reading.LEAST
+    world = worlds.make(2)
+    worlds.broker.produce(worlds.topic, 0, number(count))
+    worlds.broker.produce(worlds.topic, 1, number(5))
+    world.give("0", "1")
+    commit(world, "0", "1")
+    assert sorted(n for (n,) in read(world, "n")) == sorted([*range(count), *range(5)])
+    assert len(log(world.table / "main").files) > 2, "of several tasks"

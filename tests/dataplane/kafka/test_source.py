@@ -1,0 +1,179 @@
+"""A topic as a source, without Spark, on a real broker: it keeps what every source promises, and what Kafka adds."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+
+from rota import registry
+from rota.dataplane.kafka import topic as topic_of_kafka
+from rota.dataplane.kafka.kafka_source import KafkaSource
+from rota.dataplane.ports import Ports
+from rota.errors import ConfigError, RotaError, SourceChanged
+from rota.kafka import kafka
+from rota.pipeline import Pipeline, delta
+from tests.dataplane.conformance.source_suite import (
+    HoldingSuite,
+    RememberingSuite,
+    ReplayingSuite,
+    SharingSuite,
+    SourceSuite,
+    StartingSuite,
+)
+from tests.dataplane.kafka.broker import Broker
+from tests.dataplane.kafka.lettered import LETTERS, LetteredSource
+from tests.waiting import wait_until
+
+
+class TopicBench:
+    """A topic of its own; a record is one offset."""
+
+    def __init__(self, folder: Path, broker: Broker, topic: str) -> None:
+        self.folder, self.broker, self.topic, self.partitions = folder, broker, topic, 0
+
+    def open(self, start: str | int = "earliest", most: int = 1000, **more: Any) -> Ports:
+        declared = kafka(self.broker.servers, self.topic, schema="n int", start=start, max_records=most, **more)  # type: ignore[arg-type]
+        ports = registry.open_ports(
+            Pipeline(declared, delta(str(self.folder / "table")), group="g", name="p"), "g", "0" * 32
+        )
+        source = LetteredSource.letter(ports.source)
+        return replace(ports, source=source, reread=lambda _: replace(ports, source=source))
+
+    def land(self, key: str, count: int = 1) -> None:
+        if (wanted := LETTERS.index(key) + 1) > self.partitions:
+            if self.partitions:
+                self.broker.grow(self.topic, wanted)
+            else:
+                self.broker.make(self.topic, wanted)
+            self.partitions = wanted
+        self.broker.produce(self.topic, wanted - 1, [b'{"n": 1}'] * count)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, broker: Broker, topic: str) -> TopicBench:
+    return TopicBench(tmp_path, broker, topic)
+
+
+class TestKafkaSource(SourceSuite, SharingSuite, StartingSuite, RememberingSuite, ReplayingSuite, HoldingSuite):
+    @pytest.fixture
+    def place(self, bench: TopicBench) -> TopicBench:
+        return bench
+
+
+def test_the_end_of_a_partition_is_where_an_open_or_undecided_transaction_begins(
+    bench: TopicBench, broker: Broker
+) -> None:
+    bench.land("a", 2)
+    broker.transact(bench.topic, 0, [b"{}"] * 3, commit=False)
+    broker.transact(bench.topic, 0, [b"{}"] * 3, commit=True)
+    wait_until(lambda: bench.open().source.read_ends(("p:a",)) == {"p:a": 10})  # with two markers, written behind it
+    with broker.undecided(bench.topic, 0, [b"{}"]):
+        bench.land("a", 2)
+        assert bench.open().source.read_ends(("p:a",)) == {"p:a": 10}
+        assert bench.open().source.find_broken({"p:a": (0, 11)})
+    wait_until(lambda: bench.open().source.read_ends(("p:a",)) == {"p:a": 14})
+
+
+def test_what_the_retention_took_is_told_with_where_the_partition_begins(bench: TopicBench, broker: Broker) -> None:
+    bench.land("a", 5)
+    source = bench.open().source
+    assert source.choose_starts(source.assign_offsets(("p:a",))) == {"p:a": 0}
+    broker.drop(bench.topic, 0, before=3)
+    (error,) = source.find_broken({"p:a": (1, 5)}).values()
+    assert isinstance(error, SourceChanged)
+    assert error.facts["behind"] == 3
+    assert f"{bench.topic}[0] begins at 3 and offset 1 was asked for" in str(error)
+    assert str(error).endswith("rota skip p:a")
+    assert not source.find_broken({"p:a": (3, 5)})
+    assert bench.open().source.choose_starts({"p:a": 5}) == {"p:a": 3}
+    assert bench.open(4).source.choose_starts({"p:a": 5}) == {"p:a": 4}
+
+
+@pytest.mark.parametrize("records", [1, 9], ids=["shorter", "longer"])
+def test_a_topic_made_anew_has_lost_all_that_was_assigned_however_long_it_is(
+    bench: TopicBench, broker: Broker, records: int
+) -> None:
+    bench.land("a", 4)
+    bench.open().source.assign_offsets(("p:a",))
+    broker.remove(bench.topic)
+    source = bench.open().source
+    assert isinstance(source, KafkaSource)
+    assert source.read_assigned_ends(("p:a",)) == {"p:a": 0}
+    with pytest.raises(ConfigError, match="There is no topic"):
+        source.find_place()
+    bench.partitions = 0
+    bench.land("a", records)
+    assert source.read_assigned_ends(("p:a",)) == {"p:a": 0}
+    assert source.assign_offsets(("p:a",)) == {"p:a": records}, "and the note stays what it is"
+    assert source.read_assigned_ends(("p:a",)) == {"p:a": 0}
+    assert "was made anew" in source.explain_lost("p:a", 0)
+    (error,) = source.find_broken({"p:a": (0, 1)}).values()
+    assert "was made anew" in str(error)
+    Path(source.index, "topic.json").unlink()
+    assert source.assign_offsets(("p:a",)) == {"p:a": records}
+    assert source.read_assigned_ends(("p:a",)) == {"p:a": records}
+    assert json.loads(Path(source.index, "topic.json").read_text())["topic"] == bench.topic
+
+
+def test_the_offsets_of_the_group_are_there_for_kafkas_own_tools(bench: TopicBench, broker: Broker) -> None:
+    bench.land("b", 4)
+    source = bench.open(client={"group.id": f"seen-{bench.topic}"}).source
+    assert isinstance(source, KafkaSource)
+    source.acknowledge({"p:b": 3})
+    source.acknowledge({})
+    source.close()
+    group = f"seen-{bench.topic}"
+    told = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    assert [(one.partition, one.offset) for one in told.topic_partitions] == [(1, 3)]
+
+
+def test_a_job_is_bounded_over_all_partitions(bench: TopicBench) -> None:
+    source = bench.open(most=10, max_job_records=25).source
+    starts, ends = dict.fromkeys(("p:c", "p:a", "p:b", "p:d"), 5), {"p:a": 100, "p:b": 12, "p:c": 100, "p:d": 100}
+    assert source.plan_jobs(starts, ends) == ({"p:c": (5, 15), "p:a": (5, 15)}, {"p:b": (5, 12), "p:d": (5, 15)})
+
+
+def test_nobody_who_answers_is_an_error_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_of_kafka, "PATIENCE", 1.0)
+    source = TopicBench(tmp_path, Nowhere(), "t").open().source  # type: ignore[arg-type]
+    for ask in (source.find_place, source.list_keys, lambda: source.read_ends(("p:a",))):
+        with pytest.raises(RotaError, match=r"topic t of Kafka at 127\.0\.0\.1:1 "):
+            ask()
+
+
+class Nowhere:
+    servers = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"client": {"sasl.password": "hunter22"}}, "from the environment alone"),
+        ({"client": {"sasl.password": "x${SET}"}}, "from the environment alone"),
+        ({"client": {"ssl.key.pem": "-----BEGIN"}}, "from the environment alone"),
+        ({"client": {"enable.auto.commit": "true"}}, "is for rota to set"),
+        ({"columns": ("key", "key")}, "Known, each once"),
+        ({"columns": ("keys",)}, "'keys'"),
+        ({"columns": ("key",), "schema": "_KEY string"}, "is in columns= too"),
+        ({"tombstones": "drop"}, "Known: bad, keep, skip"),
+        ({"start": "soon"}, "give 'earliest'"),
+        ({"max_records": 0}, "must be >= 1"),
+        ({"format": "parquet"}, "Known: csv, json, bytes"),
+        ({"topic": " "}, "the name of a topic"),
+    ],
+)
+def test_a_value_that_no_run_could_work_with_is_refused(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        kafka(**{"servers": "h:1", "topic": "t", "schema": "n int", **more})
+    assert "hunter22" not in str(caught.value)
+    assert "BEGIN" not in str(caught.value)
+
+
+def test_a_secret_is_in_no_text_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_WORD", "correct-horse")
+    declared = kafka("h:1", "t", schema="n int", client={"sasl.password": "${MY_WORD}"})
+    assert declared.read_client()["sasl.password"] == "correct-horse"
+    assert "correct-horse" not in f"{declared!r}{RotaError('it said correct-horse')}"

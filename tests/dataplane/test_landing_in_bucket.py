@@ -1,0 +1,126 @@
+"""What a bucket alone has: keys that nobody reads, objects that show a folder, requests that cost, a Spark without jars."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from rota.dataplane.files.bucket import PAGE
+from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.spark import spark_server
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.stores import open_files, open_objects
+from tests.bucket import BucketServer
+from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.landing_folders import open_files as open_source
+from tests.dataplane.world import World, kill, start_spark
+
+MANY = 300
+
+
+@pytest.fixture
+def world(tmp_path: Path, bucket: str) -> World:
+    return World(tmp_path, landing=f"{bucket}/land")
+
+
+def open_landed(world: World) -> FilesSource:
+    return open_source(world.pipeline)
+
+
+def test_a_key_that_cannot_be_read_has_a_reason_and_keeps_nobody_waiting(
+    world: World, bucket_server: BucketServer, bucket: str
+) -> None:
+    """The client of the bucket refuses to list all keys of a prefix that has one with a tab."""
+    for name in ("0", "1"):
+        world.rows("a", name, 1)
+    world.rows("b", "0", 1)
+    world.rows("_later", "0", 1)
+    world.rows("b/.hidden", "0", 1)
+    odd = bucket_server.data / bucket.removeprefix("s3://") / "land" / "a" / "x\ty.json"
+    odd.write_text("{}")
+    world.put("beside.json", b"")
+    source = open_landed(world)
+    assert source.list_keys() == ("a", "b")
+    assert source.assign_offsets(("p:a", "p:b")) == {"p:a": 2, "p:b": 1}
+    assert not source.find_broken({"p:a": (0, 2)}), "what Arrow listed is what the bucket has"
+    assert source.list_ignored() == {
+        "a/x\\ty.json": "its key has a control character, or a slash too many; land it under another",
+        "beside.json": "it lies in no partition's folder; move it into one",
+    }
+    world.rows("a", "2", 1)
+    assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+
+
+def test_what_shows_a_folder_is_no_file(world: World) -> None:
+    world.rows("a", "0", 1)
+    world.put("a/empty.json", b"")
+    open_files(world.landing).create_dir("a/sub", recursive=True)
+    source = open_landed(world)
+    assert source.assign_offsets(("p:a",)) == {"p:a": 2}
+    assert not source.list_ignored()
+
+
+def test_a_late_name_before_all_others_is_found_among_several_pages(world: World) -> None:
+    store = open_objects(world.landing)
+    for number in range(PAGE + 5):
+        store.put(f"a/f{number:05}.json", b"{}")
+    source = open_landed(world)
+    assert source.assign_offsets(("p:a",)) == {"p:a": PAGE + 5}
+    world.rows("a", "before", 1)
+    assert source.assign_offsets(("p:a",)) == {"p:a": PAGE + 6}
+    assert source.locate("p:a", PAGE + 5) == "a/before.json"
+
+
+def test_a_bucket_that_is_not_there_parks_nobody(world: World, bucket_server: BucketServer, bucket: str) -> None:
+    world.rows("a", "0", 1)
+    source = open_landed(world)
+    source.assign_offsets(("p:a",))
+    folder = bucket_server.data / bucket.removeprefix("s3://")
+    folder.rename(folder.with_name(f"{folder.name}-away"))
+    with pytest.raises(EnvironmentFailed, match=r"cannot be listed"):
+        source.list_keys()
+    with pytest.raises(EnvironmentFailed, match=r"cannot be listed"):
+        source.assign_offsets(("p:a",))
+    with pytest.raises(EnvironmentFailed, match=r"is not there, or empty"):
+        source.find_broken({"p:a": (0, 1)})
+    with pytest.raises(ConfigError, match=r"there is no such bucket. Make it"):
+        source.find_place()
+
+
+def test_a_batch_costs_a_bounded_number_of_requests_an_object(
+    tmp_path: Path, bucket: str, bucket_server: BucketServer, endpoint: str, spark: SparkSession
+) -> None:
+    """Of a run: two looks at each object, one read of its bytes, and what Spark asks for each. docs/results.md has the
+    figures."""
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
+    world.give("a", "b", "c")
+    for number in range(MANY):
+        world.rows("abc"[number % 3], f"{number:04}", 3)
+    before = bucket_server.count_requests()
+    world.run("a", "b", "c")
+    asked = Counter(line.split()[0] for line in bucket_server.list_requests(before))
+    expected = {f"p:{key}": dict.fromkeys(range(MANY // 3), 3) for key in "abc"}
+    assert damage(world.table / "main", expected) == NO_DAMAGE
+    assert sum(asked.values()) < 9 * MANY, asked
+    before = bucket_server.count_requests()
+    world.run("a", "b", "c")
+    assert bucket_server.count_requests() - before < 10, "nothing is new"
+
+
+def test_a_spark_without_the_jars_names_the_command_and_parks_nobody(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_server, "list_jars", tuple)
+    server, endpoint = start_spark(tmp_path / "spark")
+    try:
+        world = World(tmp_path, endpoint, landing=f"{bucket}/land")
+        world.give("a")
+        world.rows("a", "0", 1)
+        with pytest.raises(
+            EnvironmentFailed, match=r"no jars to read a bucket .* rota prepare --s3; then start the worker"
+        ):
+            world.run("a")
+        assert not world.tree.parked()
+    finally:
+        kill(server)

@@ -1,0 +1,71 @@
+"""Both ways of opening a location see the same, on a disk and in a bucket; the tests' server lets one writer win."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import obstore
+import pytest
+from obstore.exceptions import AlreadyExistsError
+from pyarrow import fs
+
+from rota import stores
+from tests.bucket import BucketServer, list_objects
+
+RACERS, KEYS = 16, 40
+ODD = ("a b", "100%", "%41", "ü", "u\u0308", "a+b", "a&b=c", "x=1", "日本", "it's")
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "disk":
+        return str(tmp_path / "t")
+    return f"{request.getfixturevalue('bucket')}/t"
+
+
+def test_files_below_a_location_have_their_names_below_it(location: str) -> None:
+    files = stores.open_files(location)
+    for name in ODD:
+        stores.make_folder(location, f"data/{name}")
+        with files.open_output_stream(f"data/{name}/{name}.parquet") as out:
+            out.write(name.encode())
+    found = files.get_file_info(fs.FileSelector("data", recursive=True))
+    assert {one.path for one in found if one.type == fs.FileType.File} == {f"data/{n}/{n}.parquet" for n in ODD}
+    for name in ODD:
+        with files.open_input_file(f"data/{name}/{name}.parquet") as file:
+            assert file.readall() == name.encode()
+    stores.delete(location, [*(f"data/{n}/{n}.parquet" for n in ODD), "data/never/was"])
+    found = files.get_file_info(fs.FileSelector("data", recursive=True, allow_not_found=True))
+    assert not [one.path for one in found if one.type == fs.FileType.File]
+
+
+def test_objects_are_the_files(bucket: str) -> None:
+    location = f"{bucket}/deep/t"
+    with stores.open_files(location).open_output_stream("data/x") as out:
+        out.write(b"12345")
+    stores.make_folder(location, "data/y")
+    assert list_objects(stores.open_objects(location)) == {"data/x": 5}
+
+
+def test_of_racing_puts_of_one_key_one_wins(bucket: str) -> None:
+    store, barrier = stores.open_objects(f"{bucket}/race"), threading.Barrier(RACERS)
+
+    def race(racer: int) -> int:
+        won = 0
+        for key in range(KEYS):
+            barrier.wait()
+            try:
+                obstore.put(store, f"{key}", str(racer).encode() * 2000, mode="create", use_multipart=False)
+                won += 1
+            except AlreadyExistsError:
+                pass
+        return won
+
+    with ThreadPoolExecutor(RACERS) as pool:
+        assert sum(pool.map(race, range(RACERS))) == KEYS
+
+
+def test_requests_are_counted(bucket: str, bucket_server: BucketServer) -> None:
+    before = bucket_server.count_requests()
+    obstore.put(stores.open_objects(f"{bucket}/n"), "x", b"1")
+    assert bucket_server.count_requests() == before + 1, bucket_server.list_requests(before)

@@ -1,0 +1,174 @@
+"""A pipeline whose tables are in a bucket: the same laws as on a disk, with real Spark."""
+
+import json
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from rota.dataplane import columns
+from rota.dataplane.spark import writing
+from rota.errors import EnvironmentFailed
+from rota.ledger import delta_log
+from rota.run.consume import CommittedBatch
+from rota.run.maintain import maintain
+from rota.run.replay import ReplayedRange, replay
+from rota.stores import choose_options, put_new
+from tests.bucket import CREDENTIALS, BucketServer
+from tests.dataplane.world import World
+
+ROWS = 50
+REQUESTS = 200
+
+
+@pytest.fixture
+def one(landed: World, bucket: str) -> World:
+    """Files land on a disk, or in the bucket of the tables."""
+    landed.text = f"pipeline = Pipeline(source=source(), table=delta('{bucket}/tables/p'), max_bad_ratio=1.0)\n"
+    landed.write(landed.text)
+    return landed
+
+
+def read(world: World, name: str) -> list[dict[str, object]]:
+    place = f"{world.pipeline.table.path}/{name}"
+    return DeltaTable(place, storage_options=choose_options(place)).to_pyarrow_table().to_pylist()
+
+
+def count(rows: list[dict[str, object]]) -> Counter[tuple[object, object]]:
+    return Counter((row["_partition"], row["_offset"]) for row in rows)
+
+
+def test_each_record_is_there_once_and_bad_ones_are_set_aside(one: World) -> None:
+    one.give("a", "ü b")
+    for number in range(3):
+        one.rows("a", str(number), ROWS)
+        one.rows("ü b", str(number), ROWS + number)
+    one.land("a", "bad", ['{"n": 1, "word": "x"}', '{"n": "no", "word": "x"}'])
+    events = one.until_idle("a", "ü b")
+    assert sum(e.bad_rows for e in events if isinstance(e, CommittedBatch)) == 1, events
+    names = {one.pipeline.partition("a"): [ROWS] * 3 + [1], one.pipeline.partition("ü b"): [ROWS, ROWS + 1, ROWS + 2]}
+    assert count(read(one, "main")) == {(p, o): rows for p, many in names.items() for o, rows in enumerate(many)}
+    (bad,) = read(one, "quarantine")
+    assert (bad["_raw"], bad["_position"]) == ('{"n": "no", "word": "x"}', 2)
+
+
+def test_a_replay_reads_again_and_a_maintenance_changes_no_row(one: World, bucket_server: BucketServer) -> None:
+    one.give("a")
+    for number in range(9):
+        one.rows("a", str(number), 3)
+        one.run("a")
+    wanted = {("p:a", offset): 3 for offset in range(9)}
+    one.rows("a", "2", 5)
+    assert [type(e) for e in replay(one.tree, one.ports, {"p:a": (2, 3)}, "again")] == [ReplayedRange]
+    wanted["p:a", 2] = 5
+    assert count(read(one, "main")) == wanted
+    orphan = leave_orphan(one, bucket_server)
+    done = maintain(one.pipeline)
+    assert (done.failed, done.main.after, done.vacuumed >= 1) == ((), 1, True), done
+    assert not orphan.exists()
+    assert count(read(one, "main")) == wanted
+    one.rows("a", "9", 3)
+    one.run("a")
+    assert count(read(one, "main")) == {**wanted, ("p:a", 9): 3}
+
+
+def leave_orphan(world: World, server: BucketServer) -> Path:
+    """What an attempt wrote that died eight days ago."""
+    table = server.data / world.pipeline.table.path.removeprefix("s3://") / "main"
+    orphan = table / "data" / "run-died" / "703A61" / "f.parquet"
+    url = f"{world.pipeline.table.path}/main"
+    put_new(url, str(orphan.relative_to(table)), b"half")
+    long_ago = time.time() - 8 * 86_400
+    os.utime(orphan, (long_ago, long_ago))
+    return orphan
+
+
+def test_a_batch_costs_a_bounded_number_of_requests_whatever_is_in_the_table(
+    one: World, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_log, "OFTEN", 4)
+    one.give("a")
+    costs: list[int] = []
+    for number in range(9):
+        one.rows("a", str(number), 3)
+        before = bucket_server.count_requests()
+        one.run("a")
+        costs.append(bucket_server.count_requests() - before)
+    assert max(costs) <= REQUESTS, costs
+    assert min(costs[6:]) <= max(costs[1:5]), "a checkpoint came, and the commits before it are read no more"
+
+
+def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_lost(
+    one: World, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.give("a")
+    for number in range(2):
+        one.rows("a", str(number), ROWS)
+        one.run("a") if not number else None
+    write, place = writing.write, bucket_server.data / bucket.removeprefix("s3://")
+
+    def lose(*args: Any) -> Any:
+        files = write(*args)
+        place.rename(place.with_name("aside"))
+        return files
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "write", lose)
+        with pytest.raises(EnvironmentFailed) as failed:
+            one.run("a")
+    place.with_name("aside").rename(place)
+    assert not one.tree.parked()
+    assert not any(secret in str(failed.value) for secret in CREDENTIALS.values())
+    one.until_idle("a")
+    assert count(read(one, "main")) == {("p:a", offset): ROWS for offset in range(2)}
+
+
+KINDS = """
+    n8 tinyint, n16 smallint, n32 int, n64 bigint, f float, d double, t boolean, s string, b binary, day date,
+    at timestamp, local timestamp_ntz, small decimal(5,2), middle decimal(18,4), large decimal(38,10),
+    many array<decimal(9,1)>, named map<string, array<int>>, inside struct<a: timestamp, b: struct<c: string>>
+"""
+VALUES = """
+    1, 2, 3, 4, 1.5, 2.25, true, 'ü', 'x', date'1582-10-03',
+    timestamp'1900-01-01 00:00:00.000001Z', timestamp_ntz'2262-05-01 1:2:3',
+    1.50, -12345678901234.5678, 1234567890123456789012345678.0123456789,
+    array(1.5, null), map('k', array(1, null)),
+    named_struct('a', timestamp'2024-02-29 12:00:00Z', 'b', named_struct('c', 'z'))
+"""
+
+
+def test_a_bucket_s_files_are_what_spark_itself_would_have_written(
+    spark: SparkSession, bucket: str, bucket_server: BucketServer, tmp_path: Path
+) -> None:
+    """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
+    rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")
+    names = [one.name for one in spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema]
+    declared = spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema
+    whole = rows.toDF(*names).select(*(F.col(one.name).cast(one.dataType) for one in declared))
+    absent = whole.select(
+        *(F.when(F.col("_offset") < 0, F.col(one)).alias(one) for one in names[:-2]),
+        "_partition",
+        (F.col("_offset") + 1).alias("_offset"),
+    )
+    frame = columns.split(whole.union(absent).coalesce(1))
+    disk, away = (writing.write(frame, place, "data/x") for place in (str(tmp_path / "main"), f"{bucket}/main"))
+    kept = bucket_server.data / bucket.removeprefix("s3://") / "main"
+    assert [file.partition for file in away] == [file.partition for file in disk] == ["p:a", "p:b"]
+    for one, other in zip(disk, away, strict=True):
+        said = [json.loads(file.columns.replace(" collate UTF8_BINARY", "")) for file in (one, other)]
+        assert one.rows == other.rows
+        assert said[0] == said[1]
+        assert json.loads(one.statistics) == json.loads(other.statistics)
+        paths = [str(Path(where, file.path)) for where, file in ((tmp_path / "main", one), (kept, other))]
+        here, there = (str(pq.ParquetFile(path).schema).splitlines()[2:] for path in paths)
+        assert here == there
+        found = [sorted(map(str, spark.read.parquet(path).collect())) for path in paths]
+        assert found[0] == found[1]
+        assert len(found[0]) == 2

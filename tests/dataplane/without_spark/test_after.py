@@ -1,0 +1,257 @@
+"""What becomes of landed files once they are consumed: nothing is deleted that nobody read, wherever a run dies."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.catalog import load
+from rota.dataplane.files.disk import DiskLanding
+from rota.dataplane.files.files_source import FilesSource
+from rota.errors import ConfigError
+from rota.people.skip import skip
+from rota.pipeline import files
+from rota.run.consume import ConsumingRun
+from rota.run.maintain import maintain
+from rota.run.replay import RefusedReplay, ReplayedRange, replay
+from tests.dataplane.striking import strike_at
+from tests.dataplane.without_spark.trickle import Trickle
+
+DELETE, ARCHIVE = 'after="delete"', 'after="archive:_done/2026"'
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture(params=[DELETE, ARCHIVE], ids=["delete", "archive"])
+def trickle(request: pytest.FixtureRequest, tmp_path: Path) -> Trickle:
+    return Trickle(tmp_path / "x", request.param)
+
+
+def list_landed(one: Trickle) -> list[str]:
+    """What lies in the partitions' folders."""
+    root = one.world.folder / "land"
+    return sorted(str(file.relative_to(root)) for key in "ab" for file in (root / key).glob("**/*") if file.is_file())
+
+
+def list_archived(one: Trickle) -> list[str]:
+    root = one.world.folder / "land" / "_done" / "2026"
+    return sorted(str(file.relative_to(root)) for file in root.glob("**/*") if file.is_file())
+
+
+def list_aside(one: Trickle) -> list[str]:
+    return [str(file) for file in (one.world.folder / "land" / ".rota-consumed").glob("**/*") if file.is_file()]
+
+
+def is_whole(one: Trickle) -> bool:
+    """Nothing is lost, nothing doubled, and nobody waits."""
+    lost, doubled = one.damage()
+    return not (any(lost.values()) or any(doubled.values()) or one.world.tree.parked())
+
+
+def is_archive(one: Trickle) -> bool:
+    return ARCHIVE in (one.world.folder / "pipelines" / "p.py").read_text()
+
+
+def test_what_is_consumed_goes_and_what_comes_is_read(trickle: Trickle) -> None:
+    for _ in range(3):
+        trickle.land("a")
+        trickle.land("b")
+        trickle.consume()
+        assert (list_landed(trickle), list_aside(trickle)) == ([], [])
+        assert is_whole(trickle)
+    trickle.consume()
+    assert len(list_archived(trickle)) == (6 if is_archive(trickle) else 0)
+    source = trickle.world.ports.source
+    assert isinstance(source, FilesSource)
+    assert source.read_ends(("p:a", "p:b")) == {"p:a": 3, "p:b": 3}
+    assert source.find_rewritten({"p:a": [(0, 3)]}) == {"p:a": ()}
+    assert not source.list_ignored()
+    assert maintain(trickle.world.pipeline).tidied == 0
+
+
+def test_without_it_all_stays(tmp_path: Path) -> None:
+    one = Trickle(tmp_path / "x")
+    one.land("a")
+    one.consume()
+    assert (list_landed(one), maintain(one.world.pipeline).tidied) == (["a/000.json"], 0)
+
+
+@contextmanager
+def die_at(place: Any, name: str, *, before: bool) -> Iterator[None]:
+    def die() -> None:
+        raise Killed
+
+    with strike_at(place, name, die, before=before), pytest.raises(Killed):
+        yield
+
+
+STEPS: list[tuple[Any, str, bool]] = [
+    (ConsumingRun, "commit", True),
+    (ConsumingRun, "commit", False),
+    (DiskLanding, "take", True),
+    (Path, "rename", False),
+    (DiskLanding, "take", False),
+]
+
+
+@pytest.mark.parametrize(("place", "name", "before"), STEPS, ids=lambda one: getattr(one, "__name__", str(one)))
+def test_it_may_die_anywhere(trickle: Trickle, place: Any, name: str, before: bool) -> None:
+    trickle.land("a")
+    trickle.land("a")
+    with die_at(place, name, before=before):
+        trickle.consume()
+    trickle.land("a")
+    trickle.consume()
+    assert is_whole(trickle)
+    maintain(trickle.world.pipeline)
+    assert (list_landed(trickle), list_aside(trickle)) == ([], [])
+    assert len(list_archived(trickle)) == (3 if is_archive(trickle) else 0)
+    trickle.consume()
+    assert is_whole(trickle)
+
+
+def overwrite(one: Trickle, name: str) -> Path:
+    """Somebody puts other rows under the name, by a rename."""
+    file = one.world.folder / "land" / "a" / f"{name}.json"
+    new = file.with_name(".new")
+    new.write_text("".join(json.dumps({"n": n}) + "\n" for n in range(900, 905)))
+    new.rename(file)
+    return file
+
+
+def test_what_was_overwritten_after_it_was_read_stays_and_is_told(
+    trickle: Trickle, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, _ = trickle.land("a")
+    with strike_at(DiskLanding, "take", lambda: overwrite(trickle, name), before=True):
+        trickle.consume()
+    assert list_landed(trickle) == ["a/000.json"]
+    assert "it is not the one that was consumed" in caplog.text
+    source = trickle.world.ports.source
+    assert isinstance(source, FilesSource)
+    assert source.find_rewritten({"p:a": [(0, 1)]}) == {"p:a": (0,)}, "a check of the page says so"
+    (done,) = replay(trickle.world.tree, trickle.ports, {"p:a": (0, 1)}, "r")
+    assert isinstance(done, ReplayedRange)
+    assert done.rows == 5
+    assert maintain(trickle.world.pipeline).tidied == 1, "as what it is now it was read"
+    assert list_landed(trickle) == []
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_what_is_overwritten_at_the_last_moment_comes_back(
+    trickle: Trickle, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Between the look and the move. Without the second look its rows are nowhere, or in the archive unread."""
+    name, _ = trickle.land("a")
+    if not guarded:
+        real = DiskLanding.take
+
+        def trust(landing: DiskLanding, file: Any, to: str) -> bool:
+            monkeypatch.setattr(DiskLanding, "read_state", lambda _, one: one)
+            try:
+                return real(landing, file, to)
+            finally:
+                monkeypatch.undo()
+
+        monkeypatch.setattr(DiskLanding, "take", trust)
+    with strike_at(Path, "rename", lambda: overwrite(trickle, name), before=True):
+        trickle.consume()
+    there = list_landed(trickle) == ["a/000.json"]
+    assert there == guarded
+    assert list_aside(trickle) == []
+    assert (list_archived(trickle) == []) == (guarded or not is_archive(trickle))
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_what_was_skipped_or_stood_before_the_start_was_not_consumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Without the law each file below the offset would go."""
+    if not guarded:
+        real: Callable[..., int] = FilesSource.tidy
+        monkeypatch.setattr(
+            FilesSource,
+            "tidy",
+            lambda source, consumed: real(source, {p: [(0, of[-1][1])] for p, of in consumed.items() if of}),
+        )
+    one = Trickle(tmp_path / "x", f"{DELETE}, start='latest'")
+    one.forget("a", one.land("a", "old")[1])
+    one.consume()
+    one.land("a")
+    one.consume()
+    one.forget("a", one.land("a", "bad")[1])
+    (one.world.folder / "land" / "a" / "bad.json").touch()
+    assert skip(one.world.tree, one.ports, "p:a", to=3) == (2, 3)
+    one.land("a")
+    one.consume()
+    assert is_whole(one)
+    maintain(one.world.pipeline)
+    assert list_landed(one) == (["a/bad.json", "a/old.json"] if guarded else [])
+
+
+def test_a_replay_reads_the_archive_and_says_what_was_deleted(trickle: Trickle) -> None:
+    for _ in range(2):
+        trickle.land("a")
+        trickle.consume()
+    (done,) = replay(trickle.world.tree, trickle.ports, {"p:a": (0, 2)}, "r")
+    if is_archive(trickle):
+        assert isinstance(done, ReplayedRange)
+        assert (done.rows, len(list_archived(trickle))) == (6, 2)
+    else:
+        assert isinstance(done, RefusedReplay)
+        assert done.reason == (
+            "the source no longer has the whole range: p:a: a/000.json (offset 0) was taken away after it was consumed "
+            "(after='delete'). Land it again, then replay p:a"
+        )
+    assert is_whole(trickle)
+
+
+def test_an_older_table_is_told_where_its_files_are(trickle: Trickle) -> None:
+    """A copy from before they were consumed."""
+    trickle.land("a")
+    trickle.consume()
+    shutil.copytree(trickle.world.table / "main", trickle.world.folder / "copy")
+    trickle.land("a")
+    trickle.consume()
+    source = trickle.world.ports.source
+    said = str(source.find_broken({"p:a": (1, 2)})["p:a"])
+    if is_archive(trickle):
+        assert "was consumed, and lies in _done/2026/: this is an older table" in said
+    else:
+        assert "or this is an older table than the one that has it" in said
+    assert said.endswith("then: rota retry p:a")
+
+
+FILE = """
+from rota import Pipeline, delta, files
+pipeline = Pipeline(
+    source=files({place!r}, format="csv", schema="a int", after={after!r}), table=delta({table!r}),
+)
+"""
+
+
+@pytest.mark.parametrize(("mine", "its", "refused"), [
+    ("land", "land", True), ("land", "land/x", True), ("land/x", "land", True), ("land", "landed", False),
+])  # fmt: skip
+def test_who_takes_files_away_reads_alone(tmp_path: Path, mine: str, its: str, refused: bool) -> None:
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    for name, place, after in (("taker", mine, "delete"), ("keeper", its, "keep")):
+        text = FILE.format(place=str(tmp_path / place), after=after, table=str(tmp_path / "tables" / name))
+        (pipelines / f"{name}.py").write_text(text)
+    catalog = load(pipelines)
+    assert set(catalog.refused) == ({"taker.py"} if refused else set())
+    if refused:
+        assert "would take files away that pipeline 'keeper' reads" in catalog.refused["taker.py"]
+
+
+@pytest.mark.parametrize("after", ["", "move", "archive", "archive:", "archive:done", "archive:/x", "archive:_x/../y"])
+def test_an_archive_whose_files_would_be_read_is_refused(after: str) -> None:
+    with pytest.raises(ConfigError, match="after="):
+        files("/x", format="json", schema="n int", after=after)

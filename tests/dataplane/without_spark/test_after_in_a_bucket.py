@@ -1,0 +1,66 @@
+"""Objects that were consumed: deleted or archived in their bucket, and only as they were."""
+
+from pathlib import Path
+
+import pytest
+
+from rota.dataplane.files.files_source import FilesSource
+from rota.pipeline import Pipeline, delta, files
+from rota.registry import open_ports
+from rota.stores import open_objects
+
+
+def open_source(landing: str, folder: Path, after: str) -> FilesSource:
+    source = files(landing, format="json", schema="n int", after=after)
+    found = open_ports(Pipeline(source, delta(str(folder / "table")), name="p"), "g", "0" * 32).source
+    assert isinstance(found, FilesSource)
+    return found
+
+
+def list_keys(landing: str) -> list[str]:
+    return sorted(one["path"] for page in open_objects(landing).list() for one in page)
+
+
+@pytest.mark.parametrize(("after", "archived"), [("delete", []), ("archive:_done", ["_done/a/0.json"])])
+def test_what_was_consumed_goes_and_what_was_overwritten_stays(
+    tmp_path: Path, bucket: str, after: str, archived: list[str]
+) -> None:
+    landing = f"{bucket}/land"
+    store = open_objects(landing)
+    for name in ("0", "1", "2"):
+        store.put(f"a/{name}.json", b'{"n": 1}\n')
+    source = open_source(landing, tmp_path, after)
+    assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+    store.put("a/1.json", b'{"n": 2}\n')
+    assert source.tidy({"p:a": [(0, 2)]}) == 1
+    assert list_keys(landing) == sorted([*archived, "a/1.json", "a/2.json"])
+    assert source.tidy({"p:a": [(0, 2)]}) == 0, "once more it does nothing"
+    assert source.read_ends(("p:a",)) == {"p:a": 3}
+    assert source.find_rewritten({"p:a": [(0, 3)]}) == {"p:a": (1,)}
+    assert source.list_keys() == ("a",)
+    broken = source.reread({"p:a": (0, 1)}).find_broken({"p:a": (0, 1)})
+    if archived:
+        assert not broken
+        assert source.reread({"p:a": (0, 1)}).locate("p:a", 0) == "_done/a/0.json"
+    else:
+        assert "was taken away after it was consumed (after='delete'). Land it again" in str(broken["p:a"])
+
+
+def test_an_object_that_is_replaced_between_two_requests_is_left(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it was copied into the archive, it is looked at again."""
+    landing = f"{bucket}/land"
+    store = open_objects(landing)
+    store.put("a/0.json", b'{"n": 1}\n')
+    source = open_source(landing, tmp_path, "archive:_done")
+    source.assign_offsets(("p:a",))
+    real = type(store).copy
+
+    def meanwhile(of: object, *paths: str) -> None:
+        real(of, *paths)  # type: ignore[arg-type]
+        store.put("a/0.json", b'{"n": 2}\n')
+
+    monkeypatch.setattr(type(store), "copy", meanwhile)
+    assert source.tidy({"p:a": [(0, 1)]}) == 0
+    assert bytes(store.get("a/0.json").bytes()) == b'{"n": 2}\n'
