@@ -17,6 +17,7 @@ import obstore
 from obstore.store import S3Store
 
 from rota.machine import free_port
+from rota.stores import is_url, open_objects
 from tests.waiting import LONG, wait_until
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "rota-tests-access", "AWS_SECRET_ACCESS_KEY": "rota-tests-secret-4711"}
@@ -28,6 +29,34 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit("the parent is gone")
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a pipeline calls `address`, and in which folder its files are (`files`), so that a checker reads them without
+    asking anybody: on a disk the same path, of a bucket the folder in which the server keeps it."""
+
+    address: str
+    files: Path
+
+    def __truediv__(self, name: str) -> "Place":
+        return Place(f"{self.address}/{name}", self.files / name)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Lands one file, or overwrites it."""
+        if is_url(self.address):
+            open_objects(self.address).put(path, content)
+            return
+        file = self.files / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        aside = file.with_name(f".{file.name}")
+        aside.write_bytes(content)
+        aside.rename(file)
+
+
+def on_disk(folder: Path) -> Place:
+    """This folder."""
+    return Place(str(folder), folder)
 
 
 @dataclass(frozen=True)
@@ -53,6 +82,11 @@ class BucketServer:
         name = f"b{uuid.uuid4().hex[:12]}"
         (self.data / name).mkdir()
         return name
+
+    def make_place(self) -> Place:
+        """A new bucket."""
+        name = self.make_bucket()
+        return Place(f"s3://{name}", self.data / name)
 
     def count_requests(self) -> int:
         """How many it has answered since it began."""

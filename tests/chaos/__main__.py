@@ -3,14 +3,17 @@
 Exit code 1 if a row is lost or doubled. Without `--spark` a run reads and writes by pyarrow; all else is what ships.
 """
 
+import os
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 import psutil
 
 from rota.coordination.embedded import EmbeddedZooKeeper
+from tests.bucket import serve_buckets
 from tests.chaos.stage import Stage
 
 
@@ -27,14 +30,22 @@ from tests.chaos.stage import Stage
 @click.option("--workers", default=3, show_default=True, type=click.IntRange(2), help="An agent and a run each.")
 @click.option("--seed", default=1, show_default=True, help="Draws the strikes and whom they hit.")
 @click.option("--spark", is_flag=True, help="Each worker has its own Spark, which is killed, too.")
+@click.option("--bucket", is_flag=True, help="Files land, and the table lies, in a bucket.")
 @click.option("--keep", type=click.Path(path_type=Path), help="The folder of files, table and logs; it stays.")
-def main(protocols: tuple[str, ...], minutes: float, workers: int, seed: int, spark: bool, keep: Path | None) -> None:
+def main(
+    protocols: tuple[str, ...], minutes: float, workers: int, seed: int, spark: bool, bucket: bool, keep: Path | None
+) -> None:
     """Kills and stops agents and runs, and counts every row."""
     broken = False
-    with tempfile.TemporaryDirectory(prefix="chaos-") as made, EmbeddedZooKeeper(Path(made) / "zookeeper") as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-") as made,
+        EmbeddedZooKeeper(Path(made) / "zookeeper") as server,
+        serve_buckets((keep or Path(made)) / "bucket") if bucket else nullcontext() as buckets,
+    ):
+        os.environ.update(buckets.environ if buckets else {})
         for protocol in protocols:
             folder = (keep or Path(made)) / protocol
-            stage = Stage(folder, server.hosts, protocol, seed=seed, workers=workers, spark=spark)
+            stage = Stage(folder, server.hosts, protocol, seed=seed, workers=workers, spark=spark, buckets=buckets)
             found = stage.play(60 * minutes)
             broken = broken or not found.right
             strikes = ", ".join(f"{kind} {times}" for kind, times in sorted(stage.done.items()))

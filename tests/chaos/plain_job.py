@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
 from rota.dataplane.ports import FailedPartition, Source, WrittenFiles
 from rota.errors import BadTransform
-from rota.ledger.values import Ranges
-from tests.dataplane.written import read_footers
+from rota.ledger.values import DataFile, Ranges
+from rota.stores import read
 
 TYPES = {
     "_partition": "string",
@@ -29,12 +28,12 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class PlainJob:
-    """Records of one number, `n`, from files of `source` below `landing` into files below `table`. `poisoned` says of which
-    partitions the transform fails."""
+    """Records of one number, `n`, from files of `source` below `landing` into files below `table`, each a folder or a URL.
+    `poisoned` says of which partitions the transform fails."""
 
     source: Source
-    landing: Path
-    table: Path
+    landing: Path | str
+    table: Path | str
     poisoned: Callable[[str], bool] = lambda _: False
     written: Callable[[], None] = lambda: None  # called before what was written is handed over
 
@@ -55,18 +54,17 @@ class PlainJob:
                 yield FailedPartition(partition, BadTransform(f"it fails on {partition}", partition=partition))
             if ranges := {p: r for p, r in wanted.items() if not self.poisoned(p)}:
                 attempt = f"{run_id}-{uuid.uuid4().hex[:8]}"
-                for partition, (start, end) in ranges.items():
-                    self._write(attempt, partition, range(start, end))
+                files = tuple(self._write(attempt, p, range(start, end)) for p, (start, end) in ranges.items())
+                footers.check_ranges(files, ranges)
                 self.written()
-                yield WrittenFiles(attempt, ranges, read_footers(self.table, attempt, ranges), 0.0)
+                yield WrittenFiles(attempt, ranges, files, 0.0)
 
-    def _write(self, attempt: str, partition: str, offsets: range) -> None:
-        files = ((offset, self.landing / self.source.locate(partition, offset)) for offset in offsets)
+    def _write(self, attempt: str, partition: str, offsets: range) -> DataFile:
+        texts = ((offset, read(str(self.landing), self.source.locate(partition, offset))) for offset in offsets)
         rows = [
             {"_partition": partition, "_offset": offset, "n": json.loads(line)["n"]}
-            for offset, file in files
-            for line in file.read_text().splitlines()
+            for offset, text in texts
+            for line in text.splitlines()
         ]
-        folder = self.table / "data" / attempt / names.split(partition)
-        folder.mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / "rows.parquet")
+        path = f"data/{attempt}/{names.split(partition)}/rows.parquet"
+        return footers.write_file(str(self.table), path, pa.Table.from_pylist(rows, SCHEMA))

@@ -82,7 +82,8 @@ def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: 
     if spark:
         writing.write = write_and_stop(told)
     else:
-        job = PlainJob(ports.source, folder / "land", folder / "table" / "main", written=lambda: stop_if_told(told))
+        land, table = pipeline.source.texts[0], f"{pipeline.table.path}/main"
+        job = PlainJob(ports.source, land, table, written=lambda: stop_if_told(told))
         ports = replace(ports, job=job)
     incarnation = wait_until(lambda: find_incarnation(tree, worker), 600, pause=0.5)
     work = find_work(tree, pipeline, ports.source, incarnation)

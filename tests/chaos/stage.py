@@ -29,6 +29,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
 from rota.group.found import follow
 from rota.group.rebalance import rebalance
+from tests.bucket import BucketServer, on_disk
 from tests.chaos.rows import Count, count
 from tests.conformance.processes import Worker
 from tests.waiting import LONG, wait_until
@@ -48,7 +49,8 @@ pipeline = Pipeline(
 
 @dataclass
 class Stage:
-    """One group. `struck` says when a worker is whole again; `later` what is to be done then."""
+    """One group. Its files land, and its table lies, in a new bucket of the server `buckets`, or in `folder`. `struck` says
+    when a worker is whole again; `later` what is to be done then."""
 
     folder: Path
     hosts: str
@@ -59,6 +61,7 @@ class Stage:
     strikes: Sequence[str] = STRIKES
     fenced: bool = True
     spark: bool = False
+    buckets: BucketServer | None = None
     done: Counter[str] = field(default_factory=Counter)
     agents: dict[str, Worker] = field(default_factory=dict)
     runs: dict[str, Worker] = field(default_factory=dict)
@@ -71,13 +74,13 @@ class Stage:
         if self.spark:
             self.strikes = (*self.strikes, "kill spark")
         self.random, self.numbers, self.files = Random(self.seed), numbers(), numbers()
-        self.group, self.landing = f"chaos-{self.protocol}-{self.folder.name}", self.folder / "land"
-        for key in range(self.keys):
-            (self.landing / str(key)).mkdir(parents=True)
-        (self.folder / "pipelines").mkdir()
+        self.group = f"chaos-{self.protocol}-{self.folder.name}"
+        place = self.buckets.make_place() if self.buckets else on_disk(self.folder)
+        self.landing, self.table = place / "land", place / "table"
+        (self.folder / "pipelines").mkdir(parents=True)
         (self.folder / "logs").mkdir()
         told = PIPELINE.format(
-            group=self.group, protocol=self.protocol, land=str(self.landing), table=str(self.folder / "table")
+            group=self.group, protocol=self.protocol, land=self.landing.address, table=self.table.address
         )
         (self.folder / "pipelines" / "p.py").write_text(told)
         self.catalog = load(self.folder / "pipelines")
@@ -106,14 +109,14 @@ class Stage:
 
     def count(self) -> Count:
         """What landed and what the table holds, now."""
-        table = self.folder / "table" / "main"
-        return count(self.landing, table) if table.exists() else Count()
+        table = self.table.files / "main"
+        return count(self.landing.files, table) if table.exists() else Count()
 
     # --- the group
 
     def _begin(self, store: Store) -> None:
-        for _ in range(self.keys):
-            self._land()
+        for key in range(self.keys):
+            self._land(key)
         follow(store, self.catalog, self.group)
         self.tree = GroupState(store, self.group)
         for number in range(self.workers):
@@ -127,13 +130,10 @@ class Stage:
             rebalance(self.tree, "chaos")
         return True
 
-    def _land(self) -> None:
-        """One file of a few records, written aside and renamed."""
-        folder = self.landing / str(self.random.randrange(self.keys))
-        aside = folder / ".aside"
+    def _land(self, key: int) -> None:
+        """One file of a few records."""
         lines = (json.dumps({"n": next(self.numbers)}) for _ in range(self.random.randint(1, 5)))
-        aside.write_text("".join(f"{line}\n" for line in lines))
-        aside.rename(folder / f"{next(self.files):06}.json")
+        self.landing.put(f"{key}/{next(self.files):06}.json", "".join(f"{line}\n" for line in lines).encode())
 
     def _start(self, name: str) -> None:
         self.agents[name] = self._spawn(f"{name}-agent", "--id", name, *([] if self.spark else ["--no-spark"]))
@@ -153,7 +153,7 @@ class Stage:
         def step() -> bool:
             now = time.monotonic()
             if now >= self.next_file:
-                self._land()
+                self._land(self.random.randrange(self.keys))
                 self.next_file = now + 0.5
             self._do_what_is_due(now)
             self._strike(now)

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
+from tests.bucket import BucketServer
 from tests.chaos.rows import count
 from tests.chaos.stage import Stage
 
@@ -19,11 +20,24 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
         yield server
 
 
-@pytest.mark.parametrize("protocol", ["claim", "race", "ordinal"])
-def test_nothing_is_lost_or_doubled(protocol: str, zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
+@pytest.fixture
+def buckets(request: pytest.FixtureRequest) -> BucketServer | None:
+    """A server of S3 where the group's files and table lie in a bucket."""
+    if request.param == "disk":
+        return None
+    request.getfixturevalue("bucket")  # for the environment
+    return request.getfixturevalue("bucket_server")  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "buckets"), [("claim", "bucket"), ("race", "disk"), ("ordinal", "disk")], indirect=["buckets"]
+)
+def test_nothing_is_lost_or_doubled(
+    protocol: str, buckets: BucketServer | None, zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
     """Nobody publishes anything: the stage founds the group and is silent from then on. On a machine that is slow it plays
     longer, for a strike waits for the middle of a batch."""
-    stage = Stage(tmp_path / protocol, zookeeper.hosts, protocol)
+    stage = Stage(tmp_path / protocol, zookeeper.hosts, protocol, buckets=buckets)
     found = stage.play(30, until=lambda: stage.done.total() > 5 and stage.count().commits > 10)
     assert found.right, (found, stage.done)
     assert found.commits > 10

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from tests.conservation.shape import Schema
 from tests.conservation.transforms import Transform
 
+STORES = ("disk", "bucket")
+
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """`modified` is the time that its file has, in ns; None: that of its writing."""
+    """`modified` is the time that its file has, in ns; None: that of its writing. In a bucket it is always that."""
 
     key: str
     name: str
@@ -20,7 +22,8 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`whence` is the seed and the number that make it again; `engine` is one of `engines`, `drawn` what it was drawn of."""
+    """`whence` is the seed and the number that make it again; `engine` is one of `engines`, `store` one of `STORES`, where
+    its files and its tables lie, and `drawn` what it was drawn of."""
 
     whence: str
     format: str
@@ -30,6 +33,7 @@ class Case:
     files: tuple[File, ...]
     transform: Transform = field(default_factory=Transform)
     engine: str = "compiled"
+    store: str = "disk"
     drawn: Counter[str] = field(default_factory=Counter)
 
     def by_key(self) -> dict[str, list[File]]:

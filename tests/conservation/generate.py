@@ -44,7 +44,8 @@ DEEP = tuple(f'"deep": {"[" * n}{"]" * n}' for n in (50, 500, 1500, 20_000))
 
 def draw_case(seed: int, number: int, files: int = FILES) -> Case:
     """The case of this number. Some 210 records a file. In one case of eight a partition may stop; it has few files, since
-    whoever looks for what stops it reads the others again and again. One of five is run as a worker's Spark runs it."""
+    whoever looks for what stops it reads the others again and again. One of five is run as a worker's Spark runs it, and
+    one of nine lies in a bucket."""
     draw, more = Draw(f"{seed} {number}"), Draw(f"{seed} {number} more")
     more.noted = draw.noted
     format, stop = draw.choice(("csv", "csv", "json", "json", "parquet")), ""
@@ -92,11 +93,11 @@ def draw_case(seed: int, number: int, files: int = FILES) -> Case:
     elif more.random() < 0.25:
         transform = transforms.make_transform(more, schema, "compared")
     draw.note("transform", transform.kind)
-    engine = "interpreted" if number % 5 else "compiled"
+    engine, store = "interpreted" if number % 5 else "compiled", "disk" if number % 9 != 4 else "bucket"
     draw.note("engine", f"{format} {engine}")
-    return Case(
-        f"--seed {seed}, case {number}", format, schema, options, ratio, tuple(found), transform, engine, draw.noted
-    )
+    draw.note("store", f"{format} {store}")
+    whence, files_of = f"--seed {seed}, case {number}", tuple(found)
+    return Case(whence, format, schema, options, ratio, files_of, transform, engine, store, draw.noted)
 
 
 def _note_types(draw: Draw, format: str, kind: Type) -> None:

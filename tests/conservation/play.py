@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rota.dataplane import names
 from rota.run.consume import CommittedBatch, ParkedPartition
+from tests.bucket import BucketServer, Place, on_disk
 from tests.conservation import checker, transforms
 from tests.conservation.case import Case
 from tests.conservation.checker import Fault, Judgement
@@ -46,19 +47,25 @@ def pipeline(case: Case) -> str:
     )
 
 
-def land(case: Case, folder: Path) -> None:
+def land(case: Case, place: Place) -> None:
     for file in case.files:
-        path = folder / "land" / file.key / file.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.data)
-        if file.modified is not None:
-            os.utime(path, ns=(file.modified, file.modified))
+        place.put(f"{file.key}/{file.name}", file.data)
+        if file.modified is not None and case.store == "disk":
+            os.utime(place.files / file.key / file.name, ns=(file.modified, file.modified))
 
 
-def consume_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Play:
-    """All of it is consumed that can be."""
-    land(case, folder)
-    world = World(folder, endpoint, text=pipeline(case), spark=spark)
+def consume_case(
+    case: Case, folder: Path, endpoint: str | None, spark: "SparkSession", server: BucketServer | None = None
+) -> Play:
+    """All of it is consumed that can be. A case that lies in a bucket needs the `server` of one."""
+    place = on_disk(folder)
+    if case.store == "bucket":
+        assert server
+        place = server.make_place()
+    land(case, place / "land")
+    table = place / "tables" / "p"
+    text = pipeline(case).replace("{table!r}", repr(table.address))
+    world = World(folder, endpoint, text=text, spark=spark, landing=(place / "land").address)
     keys = {key: names.key(key) for key in case.by_key()}
     world.give(*keys.values())
     parked: dict[str, str] = {}
@@ -67,13 +74,16 @@ def consume_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSe
         parked |= {e.partition: e.reason for e in events if isinstance(e, ParkedPartition)}
         if not any(isinstance(e, CommittedBatch) for e in events):
             partitions = {key: world.pipeline.partition(name) for key, name in keys.items()}
-            return Play(case, world.table, partitions, parked)
+            return Play(case, table.files, partitions, parked)
 
 
-def judge_case(case: Case, folder: Path, endpoint: str | None, spark: "SparkSession") -> Judgement:
-    """Consumes the case in `folder`, which is taken away then, and judges it. What it raises is a fault, too."""
+def judge_case(
+    case: Case, folder: Path, endpoint: str | None, spark: "SparkSession", server: BucketServer | None = None
+) -> Judgement:
+    """Consumes the case in `folder`, which is taken away then, or in a bucket, and judges it. What it raises is a fault,
+    too."""
     try:
-        return consume_case(case, folder, endpoint, spark).judge()
+        return consume_case(case, folder, endpoint, spark, server).judge()
     except Exception as error:
         return Judgement((Fault("stopped", 1, "", "", f"raised {type(error).__name__}: {error}"[:2000]),), {})
     finally:

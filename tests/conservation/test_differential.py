@@ -5,7 +5,9 @@ from itertools import chain
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.bucket import BucketServer
 from tests.conservation import play, transforms
+from tests.conservation.case import STORES
 from tests.conservation.engines import ENGINES
 from tests.conservation.generate import STOPS, draw_case
 from tests.conservation.many import Many
@@ -18,6 +20,7 @@ EVERY = {  # what the schemas must have been drawn of
     *(f"type: {format} {kind}" for format, kinds in FORMATS.items() for kind in kinds),
     *(f"odd value: {format} {kind}" for format in ("csv", "json") for kind in FORMATS[format]),
     *(f"engine: {format} {engine}" for format in FORMATS for engine in ENGINES),
+    *(f"store: {format} {store}" for format in FORMATS for store in STORES),
     *(f"stop: {format} {what}" for format, what in STOPS),
     *(f"transform: {kind}" for kind in transforms.KINDS),
     *(f"option: {name}=true" for name in ("header", "multiLine")),
@@ -33,13 +36,17 @@ EVERY = {  # what the schemas must have been drawn of
 
 @pytest.fixture(scope="module", params=HALVES, ids=lambda half: f"cases {half.start} to {half.stop - 1}")
 def played(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, endpoint: str, spark: SparkSession
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    endpoint: str,
+    spark: SparkSession,
+    buckets: BucketServer,
 ) -> Many:
     """Half of the cases, each played and judged."""
     found, folder = Many(), tmp_path_factory.mktemp("cases")
     for number in request.param:
         one = draw_case(0, number)
-        found.add(one, play.judge_case(one, folder / str(number), endpoint, spark))
+        found.add(one, play.judge_case(one, folder / str(number), endpoint, spark, buckets))
     return found
 
 

@@ -131,9 +131,9 @@ def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_l
 
 
 KINDS = """
-    n8 tinyint, n16 smallint, n32 int, n64 bigint, f float, d double, t boolean, s string, b binary, day date,
+    n8 tinyint, n16 smallint, n32 int, `n.64` bigint, f float, d double, t boolean, s string, b binary, day date,
     at timestamp, local timestamp_ntz, small decimal(5,2), middle decimal(18,4), large decimal(38,10),
-    many array<decimal(9,1)>, named map<string, array<int>>, inside struct<a: timestamp, b: struct<c: string>>
+    `ma``ny` array<decimal(9,1)>, named map<string, array<int>>, inside struct<a: timestamp, b: struct<c: string>>
 """
 VALUES = """
     1, 2, 3, 4, 1.5, 2.25, true, 'ü', 'x', date'1582-10-03',
@@ -144,6 +144,10 @@ VALUES = """
 """
 
 
+def quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
 def test_a_bucket_s_files_are_what_spark_itself_would_have_written(
     spark: SparkSession, bucket: str, bucket_server: BucketServer, tmp_path: Path
 ) -> None:
@@ -151,9 +155,9 @@ def test_a_bucket_s_files_are_what_spark_itself_would_have_written(
     rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")
     names = [one.name for one in spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema]
     declared = spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema
-    whole = rows.toDF(*names).select(*(F.col(one.name).cast(one.dataType) for one in declared))
+    whole = rows.toDF(*names).select(*(F.col(quote(one.name)).cast(one.dataType) for one in declared))
     absent = whole.select(
-        *(F.when(F.col("_offset") < 0, F.col(one)).alias(one) for one in names[:-2]),
+        *(F.when(F.col("_offset") < 0, F.col(quote(one))).alias(one) for one in names[:-2]),
         "_partition",
         (F.col("_offset") + 1).alias("_offset"),
     )

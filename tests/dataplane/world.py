@@ -70,7 +70,7 @@ class World:
     def write(self, text: str) -> None:
         """Writes the pipeline file anew and loads it."""
         pipelines = self.folder / "pipelines"
-        pipelines.mkdir(exist_ok=True)
+        pipelines.mkdir(parents=True, exist_ok=True)
         header = HEADER.format(landing=self.landing)
         (pipelines / "p.py").write_text(header + text.replace("{table!r}", repr(str(self.table))))
         catalog = load(pipelines)

@@ -9,7 +9,7 @@ ever used: what a task wrote that failed, or ran a second time, is named by nobo
 import io
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ def make_writer(
     folder: str,
     store: Mapping[str, Any],
     metadata: Mapping[str, str],
+    columns: Sequence[str],
     by: str,
     partition: str,
     name: Callable[[str], str],
@@ -34,13 +35,14 @@ def make_writer(
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` runs: of rows that are sorted by the number `by` it makes files below `folder` (bucket and prefix),
     each in the folder that `name` makes of its partition, and gives what `SAID` says of them. `store` is told to pyarrow,
-    `metadata` goes into each footer. `once`: bytes of texts of a column that are each stored once."""
+    `metadata` goes into each footer; `columns` is what the columns are called that come. `once`: bytes of texts of a column
+    that are each stored once."""
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         files = fs.S3FileSystem(allow_delayed_open=True, **store)
         one: _File | None = None
         for batch in batches:
-            for number, rows in _part(batch, by):
+            for number, rows in _part(batch.rename_columns(columns), by):
                 if one is None or one.number != number:
                     if one is not None:
                         yield one.close()

@@ -48,9 +48,19 @@ def _write_to_bucket(frame: "DataFrame", table: str, folder: str, shared: bool) 
     place = join(table, folder).partition("://")[2]
     once = ONCE if shared else None
     make = on_executors.make_writer(
-        place, describe_to_executors(), {footers.SPARK.decode(): said}, SPLIT, PARTITION, names.split, once
+        place,
+        describe_to_executors(),
+        {footers.SPARK.decode(): said},
+        frame.columns,
+        SPLIT,
+        PARTITION,
+        names.split,
+        once,
     )
-    written = frame.sortWithinPartitions(SPLIT).mapInArrow(make, on_executors.SAID).collect()
+    plain = frame.sortWithinPartitions(SPLIT).toDF(*(f"c{n}" for n in range(len(frame.columns))))
+    written = plain.mapInArrow(
+        make, on_executors.SAID
+    ).collect()  # it asks for columns by name, and takes `a.b` for a path
     if any(one["partition"] is None for one in written):
         raise BadTransform(footers.NO_PARTITION)
     return tuple(_describe(one, table) for one in sorted(written, key=lambda one: str(one["path"])))
