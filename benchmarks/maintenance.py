@@ -39,10 +39,9 @@ from rota.dataplane import footers, names
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.delta.vacuum import A_DAY, shorten_logs, vacuum
 from rota.ledger.change import read_back
-from rota.ledger.compaction import compact, is_due
 from rota.ledger.entries import describe_commit
 from rota.ledger.ledger import Ledger
-from rota.ledger.merging import merge
+from rota.ledger.merging import A_NIGHT, is_due, merge, merge_beside_run
 from rota.ledger.schema import FIRST
 from rota.ledger.values import Batch, DataFile, Ranges, TableClaim
 from tests.dataplane.written import read_footers
@@ -86,14 +85,14 @@ class Table:
         if self.number % 100 == 0:  # as delta-rs does at its commits
             DeltaTable(self.ledger.location).create_checkpoint()
         if self.compacts and is_due(self.number):
-            compact(self.ledger)
+            merge_beside_run(self.ledger)
             self._look()
         night = int(A_DAY / pace)
         if self.maintained and self.number // night > self.nights:
             self.nights = self.number // night
             self._age(self.number - night)
-            merge(self.ledger)
-            shorten_logs(self.folder)
+            merge(self.ledger, A_NIGHT)
+            shorten_logs(str(self.folder))
             vacuum(str(self.folder), dry_run=False)
             self._look()
 

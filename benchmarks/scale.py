@@ -42,8 +42,8 @@ from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import ConfigError
 from rota.ledger import schema
-from rota.ledger.compaction import compact, is_due
 from rota.ledger.ledger import Ledger
+from rota.ledger.merging import is_due, merge_beside_run
 from rota.ledger.values import Batch, DataFile, TableClaim
 from rota.pipeline import Pipeline, delta, files
 from rota.rabbitmq import streams
@@ -268,7 +268,7 @@ def measure_batches(folder: Path, batches: int, rows: int) -> None:
         made = Batch(f"{number}", "run", "w@0", f"{number}", 1, {"p": (number, number + 1)}, (file,), {"p": rows})
         if is_due(table.commit(claimed, made).version):
             began = time.process_time()
-            compact(table)
+            merge_beside_run(table)
             spent += time.process_time() - began
         files.append(len(DeltaTable(Path(table.location)).file_uris()))
     kept = sum(pq.read_metadata(Path(table.location) / f).num_rows for f in _list_files(Path(table.location)))

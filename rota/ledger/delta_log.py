@@ -12,7 +12,7 @@ Laws:
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -73,13 +73,6 @@ class DeltaVersion:
     def files(self) -> pa.Table:
         """The files of this version, with their statistics as columns."""
         return pa.table(self.handle.get_add_actions(flatten=True))
-
-    def compact(self, choose: Callable[[pa.Table], int]) -> int:
-        """See `Version.compact`."""
-        if not (size := choose(self.files())):
-            return 0
-        said = self.handle.optimize.compact(target_size=size, max_concurrent_tasks=1)
-        return int(said["numFilesRemoved"] - said["numFilesAdded"])
 
     def explain_unreadable(self) -> str:
         """See `Version.explain_unreadable`."""

@@ -164,10 +164,6 @@ class MemoryVersion:
             there |= {file.path: file for file in one.adds}
         return pa.Table.from_pylist([describe_file(file) for file in there.values()], COLUMNS)
 
-    def compact(self, choose: Callable[[pa.Table], int]) -> int:  # noqa: ARG002
-        """Nobody reads its files."""
-        return 0
-
     def explain_unreadable(self) -> str:
         """Nobody else writes it."""
         return ""
@@ -193,10 +189,6 @@ class MemoryFiles:
         """See `Files.count_rows`."""
         partition, start, end = _bounds(path)
         return {partition: end - start}
-
-    def is_plain(self, path: str) -> bool:  # noqa: ARG002
-        """It holds no times."""
-        return True
 
     def discard(self, files: Iterable[DataFile]) -> None:
         """Nothing is anywhere."""

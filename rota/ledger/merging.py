@@ -1,11 +1,14 @@
-"""Files of a table put together into large ones, a bounded amount at a time: for its maintenance, beside what runs do.
+"""Small files of a table put together, a bounded amount at a time: a little by runs, more by the maintenance of a night.
 
 Laws:
 1. No row, offset, token or column changes; each commit says that no data did (`dataChange`).
 2. Nobody waits for it and nothing fails for it: a commit beside it goes through, and a replay beside it plans again. Of one
    that died nobody sees a file, until the vacuum takes it.
-3. One call rewrites at most `MOST` bytes and `MANY` files, and says what it left. A file of half the target or more is never
-   rewritten, and none for fewer than `FEW` files, unless they fill one: so a byte is rewritten a few times in its life.
+3. One call rewrites what its bound allows, `MANY` files at most, and says what it left. A file of half the target or more
+   is never rewritten, and none for fewer than `FEW` files, unless they fill one: so a byte is rewritten a few times in its
+   life.
+4. It costs a run little: one commit of `EVERY` looks, and rewrites as much as takes some 5 % of the time that Spark took to
+   write it.
 """
 
 import logging
@@ -22,10 +25,22 @@ from rota.ledger.port import Draft, Moved, Version
 from rota.record import OFFSET, PARTITION
 
 log = logging.getLogger(__name__)
-TARGET = 128 << 20  # bytes of a file that is made
-MOST, MANY = 1 << 30, 2_000  # bytes and files that one call rewrites
-FEW = 8  # files that are left as they are
+EVERY = 17  # versions; odd, so that it is met where each commit follows a claim
+FEW, MANY = 8, 20_000  # files that are left as they are; files that one call rewrites
+COLUMNS = ("path", "size_bytes", "num_records", f"min.{PARTITION}", f"min.{OFFSET}")  # that a plan needs
 Said = Mapping[str, Any]  # of a file, as `Version.files` has it
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One call makes files of at most `target` bytes, and rewrites `most` bytes, and `each` more for each file."""
+
+    target: int
+    most: int
+    each: int = 0
+
+
+A_NIGHT, A_RUN = Bound(128 << 20, 1 << 30), Bound(32 << 20, 64 << 20, 16 << 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,64 +55,86 @@ class Merged:
     left_bytes: int = 0
 
 
-def merge(ledger: Ledger) -> Merged:
+def is_due(version: int) -> bool:
+    """Whether the run that made this version looks: one of all, however many work on the table."""
+    return version % EVERY == 0
+
+
+def merge_beside_run(ledger: Ledger) -> Merged:
+    """What a run that looks does. Raises nothing."""
+    try:
+        return merge(ledger, A_RUN)
+    except Exception as error:  # whatever it is: the run has done what it was for
+        log.warning("table=%s not_merged=%s", ledger.location, " ".join(str(error).split())[:400])
+        return Merged()
+
+
+def merge(ledger: Ledger, bound: Bound) -> Merged:
     """Puts files of the table together. Raises EnvironmentFailed, ForeignTable; what was done until then stays."""
     if (table := ledger.open()) is None:
         return Merged()
-    before = after = size = many = 0
-    left: list[list[Said]] = []
-    for group in plan_groups(table.files()):
-        size_of = sum(one["size_bytes"] for one in group)
-        if size + size_of > MOST or many + len(group) > MANY:
-            left.append(group)
-            continue
-        size, many = size + size_of, many + len(group)
-        if _merge_group(ledger, table, group):
-            before, after = before + len(group), after + 1
-    of_left = [one for group in left for one in group]
-    return Merged(before, after, size, len(of_left), sum(one["size_bytes"] for one in of_left))
+    taken, left = choose_groups(plan_groups(table.files(), bound.target), bound)
+    done = [group for group in taken if _merge_group(ledger, table, group)]
+    return Merged(sum(map(len, done)), len(done), sum(map(_size, taken)), sum(map(len, left)), sum(map(_size, left)))
 
 
-def plan_groups(files: pa.Table) -> list[list[Said]]:
+def plan_groups(files: pa.Table, target: int) -> list[list[Said]]:
     """The files that become one, neighbours by partition and offset; those that make the most files fewer come first."""
-    small = files.filter(pc.less(files["size_bytes"], TARGET // 2)).to_pylist()
+    known = files.select([name for name in COLUMNS if name in files.column_names])
+    small = known.filter(pc.less(known["size_bytes"], target // 2)).to_pylist()
     small.sort(key=lambda one: (one.get(f"min.{PARTITION}") or "", one.get(f"min.{OFFSET}") or 0, one["path"]))
     groups: list[list[Said]] = [[]]
     size = 0
     for one in small:
-        if size + one["size_bytes"] > TARGET or len(groups[-1]) == MANY:
+        if size + one["size_bytes"] > target or len(groups[-1]) == MANY:
             groups.append([])
             size = 0
         groups[-1].append(one)
         size += one["size_bytes"]
-    return sorted(filter(_is_worth, groups), key=len, reverse=True)
+
+    def is_worth(group: list[Said]) -> bool:
+        return len(group) >= FEW or (len(group) > 1 and _size(group) >= target // 2)
+
+    return sorted(filter(is_worth, groups), key=len, reverse=True)
 
 
-def _is_worth(group: list[Said]) -> bool:
-    return len(group) >= FEW or (len(group) > 1 and sum(one["size_bytes"] for one in group) >= TARGET // 2)
+def choose_groups(groups: list[list[Said]], bound: Bound) -> tuple[list[list[Said]], list[list[Said]]]:
+    """Those that one call puts together, and those that it leaves."""
+    taken: list[list[Said]] = []
+    left: list[list[Said]] = []
+    size = many = 0
+    for group in groups:
+        then, so_many = size + _size(group), many + len(group)
+        if then > bound.most + bound.each * so_many or so_many > MANY:
+            left.append(group)
+        else:
+            taken.append(group)
+            size, many = then, so_many
+    return taken, left
+
+
+def _size(group: list[Said]) -> int:
+    return sum(one["size_bytes"] for one in group)
 
 
 def _merge_group(ledger: Ledger, table: Version, group: list[Said]) -> bool:
     """Whether they are one file now."""
-    files, paths = ledger.files, [one["path"] for one in group]
-    if not all(map(files.is_plain, paths)):
-        log.warning("table=%s not_merged=its files hold times that other readers take for others", ledger.location)
-        return False
-    made = files.merge(paths, uuid.uuid4().hex)
+    made = ledger.files.merge([one["path"] for one in group], uuid.uuid4().hex)
     if made is None:
+        log.warning("table=%s not_merged=its files do not go together as all readers take them", ledger.location)
         return False
     known = [one["num_records"] for one in group]
     if None not in known and made.rows != sum(known):
         log.warning(
             "table=%s not_merged=%s has other rows than the log says of what is in it", ledger.location, made.path
         )
-        files.discard((made,))
+        ledger.files.discard((made,))
         return False
     try:
         table.append(
             Draft(table, adds=(made,), removes={one["path"]: one["size_bytes"] for one in group}, changes=False)
         )
     except Moved:
-        files.discard((made,))  # it surely lost its race: nothing names it
+        ledger.files.discard((made,))  # it surely lost its race: nothing names it
         return False
     return True

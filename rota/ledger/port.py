@@ -5,7 +5,7 @@ A log is a row of numbered versions; each is made by one commit. A commit sets t
 removes files, and says something of itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -75,11 +75,6 @@ class Version(Protocol):
         `max.<column>` where it is known."""
         ...
 
-    def compact(self, choose: Callable[[pa.Table], int]) -> int:
-        """Puts small files together, in a commit that changes no rows: those of at most as many bytes as `choose` says of
-        all files, into files of that size; 0: none. How many files there are less."""
-        ...
-
     def explain_unreadable(self) -> str:
         """Why what rota writes would be read as something else, with the next step; empty where it would not."""
         ...
@@ -140,10 +135,6 @@ class Files(Protocol):
         """How many rows of each partition the file has."""
         ...
 
-    def is_plain(self, path: str) -> bool:
-        """Whether whoever reads the file takes its dates and times for the same."""
-        ...
-
     def cut(self, said: Mapping[str, Any], ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:
         """New files with the rows of this one (as `Version.files` says it) that are outside the ranges; None where all
         are. Raises EnvironmentFailed where it cannot be read."""
@@ -151,7 +142,8 @@ class Files(Protocol):
 
     def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
         """A new file with the rows of these, in their order; a column that one has not is null in its rows. None where their
-        columns do not go together. Raises EnvironmentFailed where one cannot be read."""
+        columns do not go together, or not everybody would read the new one for the same. Raises EnvironmentFailed where one
+        cannot be read."""
         ...
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:

@@ -23,7 +23,7 @@ from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
 from rota.dataplane.ports import FailedPartition, Holds, Ports, TidiesUp, WaitsAlone, WrittenFiles
 from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
-from rota.ledger.compaction import compact, is_due
+from rota.ledger.merging import is_due, merge_beside_run
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, Spans, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
@@ -292,7 +292,7 @@ class ConsumingRun:
                 self._write_checkpoints(ends, committed, claimed.table)
                 self._acknowledge(ends, {p: [r] for p, r in kept.items()})
                 for table in (self.ports.main, self.ports.quarantine) if is_due(committed.version) else ():
-                    compact(table)
+                    merge_beside_run(table)
                 return
 
     def commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:

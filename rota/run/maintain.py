@@ -18,7 +18,7 @@ from rota.errors import ForeignTable, RotaError
 from rota.ledger.foreign_commits import join_ranges
 from rota.ledger.identity import explain_taken
 from rota.ledger.ledger import Ledger
-from rota.ledger.merging import Merged, merge
+from rota.ledger.merging import A_NIGHT, Merged, merge
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 
@@ -55,8 +55,8 @@ def maintain(pipeline: Pipeline) -> Maintained:
 
     _check_owner(tables.main)
     return Maintained(
-        main=attempt(lambda: merge(tables.main), Merged()),
-        quarantine=attempt(lambda: merge(tables.quarantine), Merged()),
+        main=attempt(lambda: merge(tables.main, A_NIGHT), Merged()),
+        quarantine=attempt(lambda: merge(tables.quarantine, A_NIGHT), Merged()),
         packed=attempt(tables.shorten_logs, 0),
         vacuumed=attempt(lambda: len(tables.vacuum(RETENTION, dry_run=False)), 0),
         tidied=attempt(lambda: _tidy(pipeline, tables.main), 0),

@@ -17,7 +17,7 @@ from rota.ids import rename_id
 from rota.ledger.port import Rows
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
-from rota.stores import delete, join, make_folder, open_files
+from rota.stores import delete, do_each, join, make_folder, open_files, read
 
 GROUP = 64 << 20  # bytes in memory of a row group of a file that is put together
 COLUMNS = 30  # of a row that is shown
@@ -49,13 +49,6 @@ class ParquetFiles:
         column = pq.read_table(path, columns=[PARTITION], filesystem=self._open(), partitioning=None)[PARTITION]
         return {one["values"]: one["counts"] for one in pc.value_counts(column).to_pylist()}
 
-    def is_plain(self, path: str) -> bool:
-        """See `Files.is_plain`. INT96 holds times that delta-rs cannot, and what Spark wrote by its old calendar says so in
-        the footer, which delta-rs drops; both are settings that a pipeline may choose."""
-        said = pq.read_metadata(footers.resolve_path(path), filesystem=self._open())
-        kinds = {said.schema.column(i).physical_type for i in range(said.num_columns)}
-        return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in said.metadata or ())
-
     def discard(self, files: Iterable[DataFile]) -> None:
         """See `Files.discard`."""
         delete(self.location, [file.path for file in files])
@@ -72,24 +65,27 @@ class ParquetFiles:
         return (footers.write_file(self.location, _name_file(attempt, "kept"), left),)
 
     def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
-        """See `Files.merge`; so much at a time as makes a row group."""
-        files, to = [footers.resolve_path(path) for path in paths], _name_file(attempt, "merged")
+        """See `Files.merge`. The files are in memory as they lie, and of their rows so many as make a row group."""
+        to = _name_file(attempt, "merged")
         make_folder(self.location, to.rpartition("/")[0])
         try:
-            kinds = [columns.plain_schema(self._read_schema(file)) for file in files]
+            taken = do_each(self.location, self._take, map(footers.resolve_path, paths))
+            files = [pq.ParquetFile(pa.BufferReader(one)) for one in taken]
+            if not all(is_plain(file.metadata) for file in files):
+                return None
             try:
-                whole = pa.unify_schemas(kinds)
+                whole = pa.unify_schemas([columns.plain_schema(file.schema_arrow.remove_metadata()) for file in files])
             except pa.ArrowException:
                 return None
             with pq.ParquetWriter(to, whole, filesystem=self._open()) as out:
-                for some in self._take_groups(files, whole):
+                for some in _take_groups(files, whole):
                     out.write_table(some)
         except (OSError, pa.ArrowException) as error:
             with suppress(OSError):
                 delete(self.location, [to])
             raise EnvironmentFailed(
-                f"Files of {self.location} could not be put together ({error}). They stay as they are, and the next "
-                f"maintenance tries again"
+                f"Files of {self.location} could not be put together ({error}). They stay as they are, and a later look "
+                f"tries again"
             ) from error
         return footers.read_footer(self.location, to)
 
@@ -123,28 +119,8 @@ class ParquetFiles:
         except (OSError, pa.ArrowInvalid) as error:
             raise self._explain_unreadable(said, error) from error
 
-    def _read_schema(self, path: str) -> pa.Schema:
-        return pq.read_schema(path, filesystem=self._open()).remove_metadata()
-
-    def _take_groups(self, paths: Sequence[str], schema: pa.Schema) -> Iterator[pa.Table]:
-        """All rows of the files, under this schema, as tables of `GROUP` bytes or more."""
-        some: list[pa.Table] = []
-        for path in paths:
-            with pq.ParquetFile(path, filesystem=self._open()) as opened:
-                for group in range(opened.num_row_groups):
-                    rows = opened.read_row_group(group)
-                    there = [
-                        rows[field.name].cast(field.type)
-                        if field.name in rows.column_names
-                        else pa.nulls(len(rows), field.type)
-                        for field in schema
-                    ]
-                    some.append(pa.Table.from_arrays(there, schema=schema))
-                    if sum(one.nbytes for one in some) >= GROUP:
-                        yield pa.concat_tables(some).combine_chunks()
-                        some = []
-        if some:
-            yield pa.concat_tables(some).combine_chunks()
+    def _take(self, path: str) -> bytes:
+        return read(self.location, path)
 
     def _explain_unreadable(self, said: Mapping[str, Any], error: Exception) -> EnvironmentFailed:
         low, high, first, last = (said.get(f"{end}.{c}") for c in (PARTITION, OFFSET) for end in ("min", "max"))
@@ -155,6 +131,38 @@ class ParquetFiles:
             f"{join(self.location, said['path'])} cannot be read ({error}), and the table names it. Nothing was replaced. "
             f"Bring it back; or remove it, call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"
         )
+
+
+def is_plain(said: pq.FileMetaData) -> bool:
+    """Whether every reader takes the file's dates and times for the same. INT96 holds times that Delta's timestamps cannot,
+    and what Spark wrote by its old calendar says so in the footer, which a new file does not; both are settings that a
+    pipeline may choose."""
+    kinds = {said.schema.column(i).physical_type for i in range(said.num_columns)}
+    return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in said.metadata or ())
+
+
+def _take_groups(files: Iterable[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """All rows of the files, under this schema, as tables of `GROUP` bytes or more."""
+    some: list[pa.Table] = []
+    size = 0
+    for file in files:
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group, use_threads=False)
+            some.append(_under(rows, schema) if rows.schema.remove_metadata() != schema else rows)
+            size += rows.nbytes
+            if size >= GROUP:
+                yield pa.concat_tables(some).combine_chunks()
+                some, size = [], 0
+    if some:
+        yield pa.concat_tables(some).combine_chunks()
+
+
+def _under(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    there = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(there, schema=schema)
 
 
 def _name_file(attempt: str, folder: str) -> str:

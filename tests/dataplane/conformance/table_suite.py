@@ -15,8 +15,8 @@ from typing import Protocol
 import pytest
 
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap, RotaError
-from rota.ledger.compaction import compact
 from rota.ledger.ledger import Ledger
+from rota.ledger.merging import A_RUN, merge
 from rota.ledger.replacing import replace_rows
 from rota.ledger.samples import count_rows, read_samples
 from rota.ledger.values import Batch, DataFile, Position, TableClaim
@@ -198,11 +198,11 @@ class TableSuite:
         assert [one.version for one in table.read_log_back_to({"a": 2, "b": 2})] == [made[i] for i in (5, 4, 3, 2)]
         assert table.read_log_back_to({}) == ()
 
-    def test_compacting_changes_no_row_and_no_position(self, place: TableBench) -> None:
+    def test_merging_changes_no_row_and_no_position(self, place: TableBench) -> None:
         table = place.open()
         for _ in range(20):
             publish(place, table, "a")
-        compact(table)
+        merge(table, A_RUN)
         assert Counter(place.rows()) == Counter(("a", at) for at in range(40))
         assert positions(table, "a") == {"a": (40, 20)}
 
@@ -218,7 +218,7 @@ class TableSuite:
         assert count_rows(table, ("a", "b", "c")) == {"a": 4, "b": 2, "c": 0}
         for _ in range(20):
             publish(place, table, "b")
-        compact(table)
+        merge(table, A_RUN)
         claim = table.claim({"a": 99}, {"a": 0})
         again = batch(place, replace(claim, offsets={"a": 1}))
         for files, rows in ((), []), (again.files, [1, 2]):
@@ -228,7 +228,7 @@ class TableSuite:
                 "of a replay, and none that stood there before"
             )
             assert "b" not in found
-        assert count_rows(table, ("a", "b")) == {"a": 4, "b": 42}, "also where compaction put them into one file"
+        assert count_rows(table, ("a", "b")) == {"a": 4, "b": 42}, "also where they were put into one file"
 
     # --- at random ---
 

@@ -11,8 +11,9 @@ from deltalake import DeltaTable
 from rota.dataplane.delta import vacuum
 from rota.dataplane.delta.tables import PipelineTables
 from rota.errors import EnvironmentFailed, ForeignTable
-from rota.ledger import merging, past
-from rota.ledger.merging import FEW
+from rota.ledger import past
+from rota.ledger.merging import FEW, Bound
+from rota.run import maintain as nightly
 from rota.run.maintain import maintain
 from tests.dataplane.without_spark.trickle import Trickle
 
@@ -131,8 +132,7 @@ def test_a_step_that_fails_keeps_no_other_from_being_taken(trickle: Trickle, mon
 
 def test_what_it_rewrites_is_bounded(trickle: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = [one.stat().st_size for one in (trickle.world.table / "main").glob("data/*/*/*.parquet")]
-    monkeypatch.setattr(merging, "TARGET", 10 * max(sizes))
-    monkeypatch.setattr(merging, "MOST", 10 * max(sizes))
+    monkeypatch.setattr(nightly, "A_NIGHT", Bound(10 * max(sizes), 10 * max(sizes)))
     done = maintain(trickle.world.pipeline).main
     assert 0 < done.bytes <= 10 * max(sizes)
     assert (done.left > 0, done.left_bytes > 0) == (True, True)
