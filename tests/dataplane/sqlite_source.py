@@ -4,9 +4,10 @@ Law: a row stays what it is, and none takes another's id (`INTEGER PRIMARY KEY A
 """
 
 import sqlite3
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -19,7 +20,6 @@ from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import escape, key_of, quote, unescape
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, Start, check_format
-from rota.record import FieldPath
 from rota.settings import resolve_folder
 
 
@@ -123,15 +123,11 @@ class SqliteSource:
         found = {p: self._read(p, *span) for p, span in ranges.items()}
         schema, format = self.declared.schema, self.declared.format
         with values.read_staged(spark, self.stage / attempt, found, schema, format, {}) as frame:
-            yield Records(frame, self, lambda: sum(map(len, found.values())))
+            yield Records(frame, partial(values.explain_bad, format), lambda: sum(map(len, found.values())))
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
         """See `HoldsSeveral.read_records`."""
         return [values.decode(body) for _, body in self._read(partition, offset, offset + 1)]
-
-    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
-        """See `RawRecords.explain_bad`."""
-        return values.explain_bad(raw, self.declared.format, nulls)
 
     def _read(self, partition: str, start: int, end: int) -> list[tuple[int, bytes]]:
         table = unescape(key_of(partition)).replace('"', '""')

@@ -11,6 +11,7 @@ import pytest
 import rota
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files import listing
+from rota.dataplane.formats import lines
 from rota.errors import ConfigError
 from rota.pipeline import Pipeline
 from tests.dataplane.landing_folders import land, open_files, source
@@ -188,8 +189,8 @@ def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
     assert list(one.read_records("p:x", 0)) == ['{"a": 1}', '{"a"']
     assert list(one.read_records("p:x", 1)) == ["one", "two"]
     assert list(one.read_records("p:x", 2)) == ['{"a"']
-    assert one.explain_bad('{"a"', []).startswith("no JSON: ")
-    assert one.explain_bad('{"a": "x", "b": null}', [("a",), ("b",), ("c",)]) == "not of the declared type: a"
+    assert lines.explain_bad("json", '{"a"', []).startswith("no JSON: ")
+    assert lines.explain_bad("json", '{"a": "x", "b": null}', [("a",), ("b",), ("c",)]) == "not of the declared type: a"
 
 
 def test_options_that_are_ours_are_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -29,7 +30,7 @@ from rota.errors import DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.ledger.values import Ranges, Spans
 from rota.pipeline import Files, Pipeline
-from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
+from rota.record import CORRUPT, OFFSET, PARTITION
 from rota.stores import join
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class FilesSource:
 
     def _read_text(self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes]) -> Records:
         """The good ones of as many records as the bytes have; in doubt all, marked."""
-        options = self.options
+        options, explain = self.options, partial(lines.explain_bad, self.declared.format)
 
         def mark() -> "DataFrame":
             shown.check_seen(spark)
@@ -258,9 +259,9 @@ class FilesSource:
         if most is None:
             frame = mark()
             self.check_one_a_line(spark, shown, landed)
-            return Records(frame, self, identify=shown.identify)
+            return Records(frame, explain, identify=shown.identify)
         good = shown.load(spark, self.declared, options | GOOD_ALONE)
-        return Records(good, self, None, most, mark, shown.identify)
+        return Records(good, explain, None, most, mark, shown.identify)
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `FollowsRename.rename_pipeline`."""
@@ -288,10 +289,6 @@ class FilesSource:
         if file is None or is_multiline(self.declared.options):
             return iter(())
         return texts.read_lines(self.landing.find(file))
-
-    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
-        """See `RawRecords.explain_bad`."""
-        return lines.explain_bad(raw, self.declared.format, nulls)
 
     def find_new(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
         """The files of each partition that are not among the known ones. What cannot be looked at, and only that, is left

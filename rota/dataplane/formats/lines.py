@@ -23,7 +23,7 @@ NAMED = 5  # fields that a reason names
 BOM = "^\ufeff"  # at the start of a line Spark's reader passes over it
 
 
-def explain_bad(raw: str, format: str, nulls: Sequence[FieldPath]) -> str:
+def explain_bad(format: str, raw: str, nulls: Sequence[FieldPath]) -> str:
     """Why a raw record is bad, as far as it shows, and `nulls`: the paths of the fields that Spark made null of it. Of JSON
     that names the fields that do not parse; of CSV those that are empty are among them."""
     if format == "csv":

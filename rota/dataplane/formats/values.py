@@ -97,10 +97,10 @@ def decode(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-def explain_bad(text: str, format: str, nulls: Sequence[FieldPath]) -> str:
+def explain_bad(format: str, text: str, nulls: Sequence[FieldPath]) -> str:
     """See `lines.explain_bad`, of a text that may be more or less than a line."""
     if format == "csv" and (not text.strip() or re.search(r"[\r\n]", re.sub(ENDED.replace("z", "Z"), "", text))):
         return "not one line"
     if format == "json" and text.strip()[:1] != "{":
         return lines.explain_text(text) or "no JSON object"
-    return lines.explain_bad(text, format, nulls)
+    return lines.explain_bad(format, text, nulls)

@@ -252,9 +252,8 @@ class KafkaSource:
             tuple(beside.values()),
             declared.tombstones == "keep",
         )
-        yield Records(parsed, None if declared.format == "bytes" else self, identify=columns.keep_ids)
+        yield Records(parsed, None if declared.format == "bytes" else self._explain_bad, identify=columns.keep_ids)
 
-    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
-        """See `RawRecords.explain_bad`."""
+    def _explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         ours = {BESIDE[name] for name in self.declared.columns}
-        return values.explain_bad(raw, self.declared.format, [path for path in nulls if path[0] not in ours])
+        return values.explain_bad(self.declared.format, raw, [path for path in nulls if path[0] not in ours])

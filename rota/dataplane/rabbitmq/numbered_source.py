@@ -6,9 +6,10 @@ A run reads before it claims: what it is given is its own until it ends, and who
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Condition
 from time import monotonic
@@ -24,7 +25,6 @@ from rota.errors import ConfigError, RotaError
 from rota.ids import key_of
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
-from rota.record import FieldPath
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,19 +144,16 @@ class NumberedSource(ABC):
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`: a message is a record."""
         found = {p: self.inboxes[p].list_bodies(*span) for p, span in ranges.items()}
-        declared, raw = self.declared, self if self.declared.format != "bytes" else None
+        declared = self.declared
+        explain = partial(values.explain_bad, declared.format) if declared.format != "bytes" else None
         with values.read_staged(
             spark, self.stage / attempt, found, declared.schema, declared.format, declared.options
         ) as frame:
-            yield Records(frame, raw, lambda: sum(map(len, found.values())))
+            yield Records(frame, explain, lambda: sum(map(len, found.values())))
 
     def read_records(self, partition: str, offset: int) -> Iterable[str]:
         """See `HoldsSeveral.read_records`."""
         return [values.decode(self.inboxes[partition].bodies[offset])]
-
-    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
-        """See `RawRecords.explain_bad`."""
-        return values.explain_bad(raw, self.declared.format, nulls)
 
     def locate(self, partition: str, offset: int) -> str:
         """See `Source.locate`."""

@@ -31,7 +31,7 @@ from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, writing
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.session import send_by_value
-from rota.dataplane.spark.spark_source import RawRecords, Records, SparkSource, Translates
+from rota.dataplane.spark.spark_source import Explain, Records, SparkSource, Translates
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
 from rota.ids import quote
 from rota.ledger.schema import check_columns
@@ -191,7 +191,7 @@ class Bisection:
         """One Spark job reads, transforms and writes all of these ranges."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
-            corruptible = records.raw is not None
+            corruptible = records.explain is not None
             parsed = parsing.parse(records.frame, corruptible, records.identify)
             result, plan, shown = self._transform(parsed)
             counted = corruptible or records.count is not None  # also where nobody watches what the transform is handed
@@ -219,9 +219,9 @@ class Bisection:
                 tally.require_good(written)
             none_bad = tally and (tally.records == records.most if records.mark else not tally.bad)
             done = WrittenFiles(attempt, ranges, files, time.monotonic() - began)
-            if records.raw is None or none_bad:
+            if records.explain is None or none_bad:
                 return done
-            bad = self._set_aside(records, records.raw, tally, done, done.count_rows() if kept else None)
+            bad = self._set_aside(records, records.explain, tally, done, done.count_rows() if kept else None)
             if kept:
                 bad.tally.require_good(written)
         seconds = time.monotonic() - began
@@ -230,7 +230,7 @@ class Bisection:
     def _set_aside(
         self,
         records: Records,
-        raw: RawRecords,
+        explain: Explain,
         tally: parsing.Tally | None,
         done: WrittenFiles,
         good: Mapping[str, int] | None,
@@ -240,7 +240,9 @@ class Bisection:
         left_out, table = records.mark is not None, join(self.location, "quarantine")
         parsed = parsing.parse(records.mark() if records.mark else records.frame, True, records.identify)
         before = None if left_out else tally
-        bad = quarantine.set_aside(parsed, before, raw, self.pipeline, table, done.attempt, done.ranges, good)
+        bad = quarantine.set_aside(
+            parsed, before, self.source, explain, self.pipeline, table, done.attempt, done.ranges, good
+        )
         if left_out and tally:
             bad.tally.require_good(tally.records)
         return bad
@@ -256,7 +258,7 @@ class Bisection:
         tally, held = parsed.tally(), records.count() if records.count else None
         if tally and held is not None:
             parsing.require_same(tally.records, held, "records that Spark read", "the files of the source hold")
-        if tally or held is None or records.raw:
+        if tally or held is None or records.explain:
             return tally
         return parsing.Tally(held, 0)
 

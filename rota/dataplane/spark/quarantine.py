@@ -20,14 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import columns, footers, names
+from rota.dataplane.ports import Source
 from rota.dataplane.spark import parsing, writing
 from rota.dataplane.spark.parsing import Parsed, Tally
-from rota.dataplane.spark.spark_source import HoldsSeveral, RawRecords
+from rota.dataplane.spark.spark_source import Explain, HoldsSeveral
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
 from rota.ledger.values import DataFile
 from rota.pipeline import Pipeline
-from rota.record import CORRUPT, OFFSET, PARTITION
+from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
 from rota.stores import delete_folder, open_files
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class BadRecords:
 def set_aside(
     parsed: Parsed,
     tally: Tally | None,
-    source: RawRecords,
+    source: Source,
+    explain: Explain,
     pipeline: Pipeline,
     table: str,
     attempt: str,
@@ -93,14 +95,15 @@ def set_aside(
         parsing.require_same(again.bad, sum(bad.values()), "bad records", "were found in the files that Spark wrote")
         much = {p for p, n in bad.items() if n > pipeline.max_bad_ratio * records[p]}
         refused = {
-            p: _refuse(p, bad[p], records[p], _read_texts(table, raw[p]), source, pipeline) for p in sorted(much)
+            p: _refuse(p, bad[p], records[p], _read_texts(table, raw[p]), source, explain, pipeline)
+            for p in sorted(much)
         }
         kept = {p: n for p, n in bad.items() if p not in refused}
         files = tuple(
             footers.write_file(table, f"data/{attempt}/{names.split(p)}/part-0.parquet", rows)
             for p in kept
             if (
-                rows := explain_all(_read_texts(table, raw[p]), p, attempt, source)
+                rows := explain_all(_read_texts(table, raw[p]), p, attempt, source, explain)
             ).num_rows  # else whoever counts them notices
         )
     finally:
@@ -131,12 +134,12 @@ def _count(
 
 
 def _refuse(
-    partition: str, bad: int, records: int, raw: Iterable[Bad], source: RawRecords, pipeline: Pipeline
+    partition: str, bad: int, records: int, raw: Iterable[Bad], source: Source, explain: Explain, pipeline: Pipeline
 ) -> TooManyBadRecords:
+    first = _example(source, explain, partition, *min(raw, key=lambda one: one[0]))
     return TooManyBadRecords(
-        f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: "
-        f"{_example(source, partition, *min(raw, key=lambda one: one[0]))}. Nothing was written. Mend the files or the "
-        f"schema, then: rota retry {quote(partition)}",
+        f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: {first}. "
+        f"Nothing was written. Mend the files or the schema, then: rota retry {quote(partition)}",
         partition=partition,
     )
 
@@ -179,18 +182,18 @@ def _readable(raw: bytes) -> str:
     return bytes(raw).decode("utf-8", "replace")
 
 
-def _example(source: RawRecords, partition: str, offset: int, raw: str, nulls: str) -> str:
+def _example(source: Source, explain: Explain, partition: str, offset: int, raw: str, nulls: str) -> str:
     """Where one bad record stands, and why it is bad."""
     (line,) = _positions(_read_records(source, partition, offset), [raw])
     at = f"line {line} of " if line else ""
-    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {_explain(source, raw, nulls)}"
+    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {explain(raw, _paths(nulls))}"
 
 
-def _explain(source: RawRecords, raw: str, nulls: str) -> str:
-    return source.explain_bad(raw, [tuple(json.loads(path)) for path in nulls.splitlines()])
+def _paths(nulls: str) -> list[FieldPath]:
+    return [tuple(json.loads(path)) for path in nulls.splitlines()]
 
 
-def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: RawRecords) -> pa.Table:
+def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source, explain: Explain) -> pa.Table:
     """One partition's bad records, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
     nulls: dict[str, str] = {}
@@ -201,7 +204,7 @@ def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: RawRec
     for offset, bad in sorted(texts.items()):
         where = _positions(_read_records(source, partition, offset), bad)
         file_name = source.locate(partition, offset)
-        reasons = {text: _explain(source, text, nulls[text]) for text in bad}
+        reasons = {text: explain(text, _paths(nulls[text])) for text in bad}
         before: tuple[str, int | None] | None = None
         for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0):
             again = len(text) > LONG and (text, at) == before
@@ -215,7 +218,7 @@ def _arrays(columnar: list[list[object]]) -> list[pa.Array]:
     return [pa.array(values, field.type) for values, field in zip(columnar, SCHEMA, strict=True)]
 
 
-def _read_records(source: RawRecords, partition: str, offset: int) -> Iterable[str]:
+def _read_records(source: Source, partition: str, offset: int) -> Iterable[str]:
     """The raw records of an offset; none where it is one record, whose place says nothing."""
     return source.read_records(partition, offset) if isinstance(source, HoldsSeveral) else ()
 

@@ -18,16 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class RawRecords(Protocol):
-    """Where a bad record is looked for: the source itself, if a record of it can be bad."""
-
-    def locate(self, partition: str, offset: int) -> str:
-        """See `Source.locate`."""
-        ...
-
-    def explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
-        """Why a raw record is bad, as far as it shows, and `nulls`: the paths of the fields that are null of it."""
-        ...
+Explain = Callable[
+    [str, Sequence[FieldPath]], str
+]  # why a raw record is bad; also the paths of its fields that are null
 
 
 @runtime_checkable
@@ -43,12 +36,13 @@ class HoldsSeveral(Protocol):
 class Records:
     """Records as a reader gives them: `identify` gives their frame `_partition`, the id, and `_offset`.
 
-    `raw`: a record can be bad by itself. Bad ones have a `_corrupt`; or they are left out, where somebody counted without
-    Spark how many records there are at `most`: then `mark` gives the frame that has them. None: no record can.
+    `explain` says why a raw record is bad, as far as it shows; None: none is bad by itself. Bad ones have a `_corrupt`; or
+    they are left out, where somebody counted without Spark how many records there are at `most`: then `mark` gives the frame
+    that has them.
     `count` counts without Spark how many records there are; None: only Spark could."""
 
     frame: "DataFrame"
-    raw: RawRecords | None = None
+    explain: Explain | None = None
     count: Callable[[], int] | None = None
     most: int | None = None
     mark: "Callable[[], DataFrame] | None" = None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.formats import values
+from rota.dataplane.formats import lines, values
 from tests.dataplane.json_lines import JOINED, SINGLE
 from tests.dataplane.world import World
 
@@ -39,10 +39,10 @@ def test_a_message_of_any_bytes_is_staged_and_explained(format: str, tmp_path: P
     bodies = draw_bodies(3, 4000)
     values.stage(tmp_path, "p:0", enumerate(bodies))
     for body in bodies:
-        why = values.explain_bad(values.decode(body), format, [("n", "m"), ("word",)])
+        why = values.explain_bad(format, values.decode(body), [("n", "m"), ("word",)])
         assert why, body
         assert len(why) < 200, why
-    assert values.explain_bad("[" * 1500, "json", []) == "no JSON: nested too deep"
+    assert values.explain_bad("json", "[" * 1500, []) == "no JSON: nested too deep"
 
 
 @pytest.mark.parametrize("format", ["json", "csv"])
@@ -60,4 +60,4 @@ def test_a_line_of_any_bytes_is_explained_and_found(format: str, tmp_path: Path)
             path.write_bytes(data)
     for offset in range(source.assign_offsets(("p:a",))["p:a"]):
         for raw in source.read_records("p:a", offset):
-            assert source.explain_bad(raw, [("n", "m"), ("word",)])
+            assert lines.explain_bad(format, raw, [("n", "m"), ("word",)])
