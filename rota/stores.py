@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
+Client = tuple[tuple[str, str], ...]  # the variables of which one is made
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?", re.DOTALL)
 SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 AHEAD, PAGE = 16, 1000  # objects that are read at a time; keys that a store lists at once
+CONNECTING = 10.0  # seconds in which a store takes a connection
+SILENCE = 60.0  # seconds in which it sends another byte of an answer
 REGION = "us-east-1"  # where no region is named: what a server other than AWS takes
 
 
@@ -55,9 +58,13 @@ def join(location: str, *names: str) -> str:
     return "/".join((location.rstrip("/"), *names))
 
 
-@lru_cache(maxsize=64)
 def open_files(location: str) -> "fs.FileSystem":
     """What is below the location, as Arrow has files. Nothing is asked yet."""
+    return _open_files(location, describe_client() if is_url(location) else ())
+
+
+@lru_cache(maxsize=64)
+def _open_files(location: str, _: Client) -> "fs.FileSystem":
     from pyarrow import fs  # a command that only asks does without
 
     if not is_url(location):
@@ -70,7 +77,7 @@ def open_executors_files(said: Mapping[str, Any]) -> "fs.S3FileSystem":
     """All buckets, in a process that was told so by `describe_to_executors`: a small file is one request to write."""
     from pyarrow import fs
 
-    return fs.S3FileSystem(allow_delayed_open=True, **said)
+    return fs.S3FileSystem(allow_delayed_open=True, connect_timeout=CONNECTING, request_timeout=SILENCE, **said)
 
 
 def make_folder(location: str, path: str) -> None:
@@ -169,10 +176,14 @@ def _as_os_errors() -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
-@lru_cache(maxsize=64)
 def open_objects(location: str) -> "S3Store":
     """The objects below the location of a bucket: with lists from a key on, puts of what is absent, and ETags. Nothing is
     asked yet. Raises ConfigError without the extra `s3`."""
+    return _open_objects(location, describe_client())
+
+
+@lru_cache(maxsize=64)
+def _open_objects(location: str, _: Client) -> "S3Store":
     try:
         from obstore.store import S3Store
     except ImportError:
@@ -187,6 +198,11 @@ def choose_options(location: str) -> dict[str, str] | None:
         return None
     hide_credentials()
     return {"aws_region": _region(os.environ), "allow_http": str(_is_plain(os.environ)).lower()}
+
+
+def describe_client(environ: Mapping[str, str] = os.environ) -> Client:
+    """What a client of a store is made of: one is kept for as long as this is the same. It holds credentials."""
+    return tuple(sorted((name, value) for name, value in environ.items() if name.startswith("AWS_")))
 
 
 def hide_credentials(environ: Mapping[str, str] = os.environ) -> None:

@@ -27,26 +27,29 @@ def commit_change(log: Log, make: Callable[[int], Draft[T] | T]) -> T:
         if not isinstance(draft, Draft):
             return draft
         since = draft.base.number if since is None else since
-        error = _append(draft)
+        moved, error = _append(draft)
         if draft.commit:
             if entry := find_commit(log, draft.commit, since):
                 return entry  # type: ignore[return-value]  # a draft with an id is asked for its entry
-            error = error or EnvironmentFailed(
-                f"{log.location}: the commit is not in the log. The next run looks again"
-            )
-        if isinstance(error, EnvironmentFailed):
+            if not (moved or error):
+                error = EnvironmentFailed(f"{log.location}: the commit is not in the log. The next run looks again")
+        if error:
             raise error
-        if error is None and draft.result is not None:
+        if not moved and draft.result is not None:
             return draft.result
+        del draft  # nobody has its base while the next is made: see `kept_tables`
     raise EnvironmentFailed(f"{log.location}: not written in {TRIES} tries. Too many writers at once; try again")
 
 
-def _append(draft: Draft[Any]) -> Moved | EnvironmentFailed | None:
+def _append(draft: Draft[Any]) -> tuple[bool, EnvironmentFailed | None]:
+    """Whether what it compares moved, and the error where nobody knows whether it went in."""
     try:
         draft.base.append(draft)
-    except (Moved, EnvironmentFailed) as error:
-        return error
-    return None
+    except Moved:
+        return True, None
+    except EnvironmentFailed as error:
+        return False, error
+    return False, None
 
 
 def find_commit(log: Log, commit: str, since: int) -> LogEntry | None:
@@ -58,4 +61,4 @@ def find_commit(log: Log, commit: str, since: int) -> LogEntry | None:
 def read_back(version: Version, limit: int | None = None) -> list[Any]:
     """What the newest commits say of themselves, newest first, down to where the log was shortened."""
     numbers = range(version.number, -1 if limit is None else max(-1, version.number - limit), -1)
-    return list(takewhile(bool, version.log.read_infos(numbers)))
+    return list(takewhile(bool, version.read_infos(numbers)))

@@ -3,6 +3,7 @@
 Law: where what rota writes would be read as something else, it writes nothing, and says which program must do what.
 """
 
+import re
 from collections.abc import Collection
 
 import pyarrow as pa
@@ -50,3 +51,9 @@ def explain_mapping(location: str, handle: DeltaTable) -> str:
         f"{location} has {MODE} {mode!r}, by another program: what rota writes would be null for it. Take it away there: "
         f"ALTER TABLE ... SET TBLPROPERTIES ('{MODE}' = 'none')"
     )
+
+
+def describe_error(error: Exception) -> str:
+    """What delta-rs says, in one line of some length and without its colours, arrows and stacks."""
+    said = re.sub(r"\x1b\[[\d;]*m|\n\s+0: .*", "", str(error), flags=re.DOTALL)
+    return " ".join(re.sub(r"\s*↳\s*", ": ", said).split())[:400]

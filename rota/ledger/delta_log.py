@@ -15,40 +15,43 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Schema, TableFeatures, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.ledger import past
-from rota.ledger.delta_features import CHANGED, UNREAD, check_known, check_writable, explain_mapping
+from rota.ledger.delta_commits import Said, check_lasting, find_info, list_transactions, parse_said
+from rota.ledger.delta_features import CHANGED, UNREAD, check_known, check_writable, describe_error, explain_mapping
+from rota.ledger.kept_tables import Past, find_newest, list_tags, open_kept
 from rota.ledger.port import Draft, Moved
-from rota.stores import choose_options, delete, do_each, is_url, list_after, open_files, read
+from rota.stores import PAGE, choose_options, delete, do_each, is_url, list_after, open_files, read
 
-LOG, HINT = "_delta_log", "_delta_log/_last_checkpoint"
-TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
+LOG = "_delta_log"
+HINT = f"{LOG}/_last_checkpoint"
 COMMIT = re.compile(r"(?:.*/)?(\d{20})\.json")
+TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
 CHECKPOINT = re.compile(r"(?:.*/)?(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.|(.+)\.)?parquet")
 OFTEN = 20  # commits between checkpoints in a bucket, where who opens a table asks for each commit after the last one
 TAIL = 100  # commits after the newest checkpoint with which a table gets another
 FAR = 1_000  # commits after the checkpoint that `_last_checkpoint` names, above which a newer one is looked for
 RETRIES = 30  # of delta-rs, each on a newer version, as long as nothing of what is compared moved
 CHUNK = 1 << 16  # bytes of a commit that are read at a time: what it says of itself stands first
-NEWEST: dict[str, int] = {}  # location of a table in a bucket -> the newest version that this process has seen
 UNKNOWN = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
 class DeltaVersion:
     """The log at one version, to read from and to commit on."""
 
-    def __init__(self, log: "DeltaLog", handle: DeltaTable) -> None:
-        self.log, self.handle = log, handle
+    def __init__(self, log: "DeltaLog", handle: DeltaTable, past: Past | None = None) -> None:
+        self.log, self.handle, self._past = log, handle, past
         self.number: int = handle.version()
         self._known: Mapping[str, int] | None = None
         self._read = False
@@ -66,9 +69,13 @@ class DeltaVersion:
     def transaction(self, name: str) -> int | None:
         """The value of this transaction; None: there is none."""
         if not self._read:
-            self._known, self._read = self.log.read_transactions(self.number), True
+            self._known, self._read = (self._past or self.log).read_transactions(self.number), True
         found: int | None = self.handle.transaction_version(name) if self._known is None else self._known.get(name)
         return found
+
+    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """See `Version.read_infos`."""
+        return self._past.read_infos(versions) if self._past else map(self.log.read_info, versions)
 
     def files(self) -> pa.Table:
         """The files of this version, with their statistics as columns."""
@@ -103,7 +110,12 @@ class DeltaVersion:
             max_commit_retries=0 if draft.alone else RETRIES,
         )
         self.handle.create_write_transaction(
-            actions, "append", self.handle.schema(), partition_by=[], commit_properties=properties
+            actions,
+            "append",
+            self.handle.schema(),
+            partition_by=[],
+            commit_properties=properties,
+            post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),  # it is kept for ever
         )
 
     def _add_columns(self, columns: str) -> None:
@@ -125,7 +137,7 @@ class DeltaLog:
         be."""
         self._check_name()
         try:
-            return DeltaVersion(self, DeltaTable(self.location, storage_options=choose_options(self.location)))
+            return self._open_newest()
         except TableNotFoundError:
             return None
         except OSError as error:
@@ -158,24 +170,41 @@ class DeltaLog:
             raise EnvironmentFailed(
                 f"{self.location} cannot be made ({describe_error(error)}). Check the disk and its rights"
             ) from error
-        return DeltaVersion(self, DeltaTable(self.location, storage_options=choose_options(self.location)))
+        return self._open_newest()
 
-    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
-        """See `Log.read_infos`."""
-        return do_each(self.location, self.read_info, versions)
+    def _open_newest(self) -> DeltaVersion:
+        def load() -> DeltaTable:
+            return DeltaTable(self.location, storage_options=choose_options(self.location))
+
+        return (
+            open_kept(self, partial(DeltaVersion, self), load) if is_url(self.location) else DeltaVersion(self, load())
+        )
 
     def read_info(self, version: int) -> dict[str, Any]:
         """What the commit of this version says of itself, and its number; empty where it is not there."""
+        if is_url(self.location):
+            return dict(said[0]) if (said := self.read_said(version)) else {}
         try:
-            infos = (json.loads(line).get("commitInfo") for line in self._lines(version) if b'"commitInfo"' in line)
-            return {**next(filter(None, infos), {}), "version": version}
+            return find_info(version, self._lines(version))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise EnvironmentFailed(
-                f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk; or bring it back "
-                f"from a copy, then: rota adopt"
-            ) from error
+            raise self._explain_unread(error) from error
+
+    def read_said(self, version: int) -> Said | None:
+        """See `LogInBucket.read_said`."""
+        try:
+            return parse_said(version, self.read_commit(version))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise self._explain_unread(error) from error
+
+    def _explain_unread(self, error: Exception) -> EnvironmentFailed:
+        return EnvironmentFailed(
+            f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk; or bring it back "
+            f"from a copy, then: rota adopt"
+        )
 
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """See `Log.read_actions`. Raises ValueError, too."""
@@ -191,7 +220,7 @@ class DeltaLog:
     def stamp(self, version: int) -> tuple[object, ...] | None:
         """What is another value once the table has a newer version than this, or another log. None: it has already."""
         if is_url(self.location):
-            commits = self._list_tags(version - 1)
+            commits = list_tags(self, version - 1)
             return (commits[version],) if list(commits) == [version] else None
         seen, next_one = self.store.get_file_info([_name(version), _name(version + 1)])
         gone = seen.type != fs.FileType.File or next_one.type != fs.FileType.NotFound
@@ -200,31 +229,23 @@ class DeltaLog:
     def stamp_folder(self) -> int | None:
         """What is another number after each commit; None where there is no table. On a disk the table is not opened."""
         if is_url(self.location):  # a store keeps no time of a folder
-            return self._find_newest()
+            newest = find_newest(self)
+            return newest[0] if newest else None
         with suppress(OSError, ValueError):
             found = self.store.get_file_info(LOG)
             return int(found.mtime_ns) if found.type == fs.FileType.Directory else None
         return None
 
-    def _find_newest(self) -> int | None:
-        """The newest version in a bucket, from the newest that this process knew on: one request where there is none."""
-        known = NEWEST.get(self.location, -1)
-        if not (commits := self._list_tags(known - 1)) and known >= 0:
-            known, commits = -1, self._list_tags(-1)  # another table took its place
-        while commits and max(commits) > known:
-            known = NEWEST[self.location] = max(commits)
-            commits = self._list_tags(known)
-        return known if known >= 0 else None
-
-    def _list_tags(self, after: int) -> dict[int, str]:
-        """Version -> ETag of the first commits of a bucket's log that come after this version."""
+    def list_page(self, after: int) -> tuple[dict[int, str], bool]:
+        """See `LogInBucket.list_page`."""
         try:
             listed = list_after(self.location, LOG, _name(after) if after >= 0 else "")
         except OSError as error:
             raise EnvironmentFailed(
                 f"{self.location} cannot be read ({describe_error(error)}). Check the bucket and its rights"
             ) from error
-        return {int(match[1]): tag for path, tag in listed.items() if (match := COMMIT.fullmatch(path))}
+        found = {int(match[1]): tag for path, tag in listed.items() if (match := COMMIT.fullmatch(path))}
+        return found, len(listed) == PAGE
 
     def read_transactions(self, version: int) -> Mapping[str, int] | None:
         """All transactions at this version; None where delta-rs must be asked."""
@@ -232,7 +253,7 @@ class DeltaLog:
             base, parts = self._named_checkpoint(version) or self._newest_checkpoint(version)
             known = dict(self.read_checkpoint(parts))
             for commit in do_each(self.location, self.read_commit, range(base + 1, version + 1)):
-                known.update(_list_transactions(commit))
+                known.update(list_transactions(commit))
         except UNKNOWN:
             return None
         return known
@@ -275,7 +296,7 @@ class DeltaLog:
 
     def read_set(self, version: int) -> dict[str, int]:
         """The transactions that the commit set. Raises OSError, ValueError."""
-        return dict(_list_transactions(self.read_commit(version)))
+        return dict(list_transactions(self.read_commit(version)))
 
     def read_checkpoint(self, parts: list[str]) -> Iterator[tuple[str, int]]:
         """The transactions of a checkpoint. Raises OSError, ValueError, ArrowException."""
@@ -306,9 +327,6 @@ class DeltaLog:
         delete(self.location, paths)
 
     def _lines(self, version: int) -> Iterator[bytes]:
-        if is_url(self.location):
-            yield from self.read_commit(version).split(b"\n")
-            return
         rest = b""
         try:
             commit = self.store.open_input_file(_name(version))
@@ -328,7 +346,7 @@ class DeltaLog:
         """Only the column of transactions is read, however many files the checkpoint names."""
         with self.store.open_input_file(part) as file:
             for rows in pq.ParquetFile(file).iter_batches(columns=["txn"]):
-                yield from map(_check_lasting, rows.column("txn").drop_null().to_pylist())
+                yield from map(check_lasting, rows.column("txn").drop_null().to_pylist())
 
     def _read_hint(self) -> dict[str, Any]:
         """The checkpoint at which a reader starts, so that a long log need not be listed; empty: nobody knows."""
@@ -370,23 +388,5 @@ def is_checkpoint(path: str) -> bool:
     return bool(CHECKPOINT.fullmatch(path))
 
 
-def describe_error(error: Exception) -> str:
-    """What delta-rs says, in one line of some length and without its colours, arrows and stacks."""
-    said = re.sub(r"\x1b\[[\d;]*m|\n\s+0: .*", "", str(error), flags=re.DOTALL)
-    return " ".join(re.sub(r"\s*↳\s*", ": ", said).split())[:400]
-
-
 def _name(version: int) -> str:
     return f"{LOG}/{version:020}.json"
-
-
-def _list_transactions(commit: bytes) -> Iterator[tuple[str, int]]:
-    """Of one id twice in a commit delta-rs takes the first."""
-    found = [txn for line in commit.split(b"\n") if b'"txn"' in line and (txn := json.loads(line).get("txn"))]
-    yield from map(_check_lasting, reversed(found))
-
-
-def _check_lasting(txn: Mapping[str, Any]) -> tuple[str, int]:
-    if txn.get("lastUpdated") is not None:
-        raise ValueError("it may expire; ours never do")
-    return txn["appId"], int(txn["version"])

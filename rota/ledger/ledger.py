@@ -349,7 +349,7 @@ class Ledger:
     def _make_claim(
         self, table: Version, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
     ) -> TableClaim:
-        said = self.log.read_info(table.number)
+        said = next(iter(table.read_infos([table.number])))
         return TableClaim(table, table.number, table.table, table.schema, tokens, offsets, newer, said)
 
     def _find_added(self, columns: str, batch: Batch) -> str:

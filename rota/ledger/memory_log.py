@@ -79,10 +79,6 @@ class MemoryLog:
         """See `Log.read_info`."""
         return self.commits[version].info if 0 <= version <= self.newest else {}
 
-    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
-        """See `Log.read_infos`."""
-        return map(self.read_info, versions)
-
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """See `Log.read_actions`."""
         one = self.commits[version]
@@ -154,6 +150,10 @@ class MemoryVersion:
         versions, numbers = self.log.set_at.get(name, ([], []))
         at = bisect_right(versions, self.number)
         return numbers[at - 1] if at else None
+
+    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """See `Version.read_infos`."""
+        return map(self.log.read_info, versions)
 
     def files(self) -> pa.Table:
         """See `Version.files`."""

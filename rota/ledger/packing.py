@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from rota.errors import EnvironmentFailed
 from rota.ledger import past
-from rota.ledger.delta_log import DeltaLog, describe_error
+from rota.ledger.delta_features import describe_error
+from rota.ledger.delta_log import DeltaLog
 
 CHECKPOINTS = 2  # that stay in any case
 

@@ -70,6 +70,11 @@ class Version(Protocol):
         """The number that was set last; None: it never was. All are read at once, with the first."""
         ...
 
+    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """What `Log.read_info` says of each of these versions, in order, none after this one. One that was read before is
+        not read again."""
+        ...
+
     def files(self) -> pa.Table:
         """The files that readers see: `path`, `size_bytes`, `modification_time`, `num_records`, and `min.<column>`,
         `max.<column>` where it is known."""
@@ -104,10 +109,6 @@ class Log(Protocol):
 
     def read_info(self, version: int) -> Mapping[str, Any]:
         """What the commit of this version says of itself, with its number as `version`; empty where it is not there."""
-        ...
-
-    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
-        """The same of each of these versions, in order."""
         ...
 
     def stamp_folder(self) -> int | None:

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import obstore
 import pytest
-from obstore.exceptions import AlreadyExistsError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from pyarrow import fs
 
 from rota import stores
-from tests.bucket import BucketServer, list_objects
+from rota.errors import RotaError
+from rota.ledger.delta_log import DeltaLog
+from tests.bucket import BucketServer, list_objects, serve_buckets
+from tests.dataplane.conformance.log_suite import append
 
 RACERS, KEYS = 16, 40
 ODD = ("a b", "100%", "%41", "ü", "u\u0308", "a+b", "a&b=c", "x=1", "日本", "it's")
@@ -69,3 +72,36 @@ def test_requests_are_counted(bucket: str, bucket_server: BucketServer) -> None:
     before = bucket_server.count_requests()
     obstore.put(stores.open_objects(f"{bucket}/n"), "x", b"1")
     assert bucket_server.count_requests() == before + 1, bucket_server.list_requests(before)
+
+
+def test_a_client_is_another_one_where_the_environment_says_another_store(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers with buckets of one name, each with an object and a table of its own."""
+    location = f"{bucket}/t"
+    see = {
+        "objects": lambda: bytes(stores.open_objects(location).get("x").bytes()),
+        "files": lambda: stores.open_files(location).open_input_file("x").readall(),
+        "table": lambda: table.transaction("x") if (table := DeltaLog(location).open()) else None,
+    }
+
+    def make(number: int) -> None:
+        stores.open_objects(location).put("x", str(number).encode())
+        for _ in range(number):
+            append(DeltaLog(location), sets={"x": number})
+
+    make(1)
+    seen = [{name: look() for name, look in see.items()}]
+    with serve_buckets(tmp_path / "other") as other:
+        (other.data / bucket.removeprefix("s3://")).mkdir()
+        with monkeypatch.context() as patched:
+            patched.setenv("AWS_ENDPOINT_URL", other.endpoint)
+            make(2)
+            seen.append({name: look() for name, look in see.items()})
+            patched.setenv("AWS_SECRET_ACCESS_KEY", "another-secret-key")
+            for look in see.values():
+                with pytest.raises((OSError, RotaError, BaseError)):
+                    look()
+        seen.append({name: look() for name, look in see.items()})
+    said = [{"objects": f"{n}".encode(), "files": f"{n}".encode(), "table": n} for n in (1, 2, 1)]
+    assert seen == said

@@ -4,6 +4,7 @@ import json
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rota.dataplane import columns
+from rota.dataplane.files import file_index
 from rota.dataplane.spark import writing
 from rota.errors import EnvironmentFailed
-from rota.ledger import delta_log
+from rota.face.health import HealthReader
+from rota.ledger import delta_log, kept_tables
+from rota.registry import open_source
 from rota.run.consume import CommittedBatch
 from rota.run.maintain import maintain
 from rota.run.replay import ReplayedRange, replay
+from rota.run.work import WorkWatcher
 from rota.stores import choose_options, put_new
 from tests.bucket import CREDENTIALS, BucketServer
 from tests.dataplane.world import World
 
 ROWS = 50
-REQUESTS = 200
+BATCH, FIRST_OF_A_RUN, WITH_CHECKPOINT = 50, 180, 200  # requests of a batch of one partition
+LOOK = {"check": 10, "backlog": 2, "membership": 1}  # and of a look while nothing lands
 
 
 @pytest.fixture
@@ -90,19 +96,56 @@ def leave_orphan(world: World, server: BucketServer) -> Path:
     return orphan
 
 
-def test_a_batch_costs_a_bounded_number_of_requests_whatever_is_in_the_table(
+@pytest.mark.parametrize("landed", ["bucket"], indirect=True)
+def test_a_batch_costs_as_many_requests_whatever_is_in_the_table(
     one: World, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delta_log, "OFTEN", 4)
+    """A run that has begun, the first batch of a run, and the batch whose commit makes a checkpoint."""
+    monkeypatch.setattr(delta_log, "OFTEN", 10)
     one.give("a")
-    costs: list[int] = []
-    for number in range(9):
+
+    def cost(number: int) -> int:
         one.rows("a", str(number), 3)
         before = bucket_server.count_requests()
         one.run("a")
-        costs.append(bucket_server.count_requests() - before)
-    assert max(costs) <= REQUESTS, costs
-    assert min(costs[6:]) <= max(costs[1:5]), "a checkpoint came, and the commits before it are read no more"
+        return bucket_server.count_requests() - before
+
+    costs = [cost(number) for number in range(13)]
+    forget()
+    first = cost(13)
+    assert max(sorted(costs[1:])[:8]) <= BATCH, sorted(costs)
+    assert max(costs) <= WITH_CHECKPOINT, costs
+    assert first <= FIRST_OF_A_RUN, first
+
+
+@pytest.mark.parametrize("landed", ["bucket"], indirect=True)
+def test_what_looks_while_nothing_lands_asks_a_bounded_number_of_requests(
+    one: World, bucket_server: BucketServer
+) -> None:
+    one.give("a")
+    for number in range(40):
+        one.rows("a", str(number), 1)
+    one.until_idle("a")
+    reader, watcher = HealthReader(), WorkWatcher(one.tree, one.pipeline)
+    looks: dict[str, Callable[[], object]] = {
+        "check": lambda: reader.read(one.tree, [one.pipeline]),
+        "backlog": lambda: (watcher.look(), watcher.find_work()),
+        "membership": lambda: open_source(one.pipeline).list_keys(),
+    }
+    costs = {name: [count_one(bucket_server, look) for _ in range(3)] for name, look in looks.items()}
+    assert {name: max(of[1:]) <= LOOK[name] for name, of in costs.items()} == dict.fromkeys(LOOK, True), costs
+
+
+def count_one(server: BucketServer, what: Callable[[], object]) -> int:
+    before = server.count_requests()
+    what()
+    return server.count_requests() - before
+
+
+def forget() -> None:
+    """As a process knows that begins."""
+    for known in (kept_tables.KEPT, kept_tables.NEWEST, file_index.READ):
+        known.clear()
 
 
 def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_lost(

@@ -16,9 +16,10 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import chain, groupby, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 from pyarrow import fs
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 PAGE = 1000  # keys of an answer
+DEAR = 16  # what an answer with a list of keys costs, in answers of one
 BLOCK = 1 << 20  # bytes of a stream that are here at a time
 ODD = re.compile(r"[\x00-\x1f\x7f]|//|/$")
 WHY_ODD = "its key has a control character, or a slash too many; land it under another"
@@ -89,10 +91,14 @@ class BucketLanding:
                 yield LandedFile(path, size, identify(tag))
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
-        """See `Landing.look`: all at once."""
-        asked = list(dict.fromkeys(file.path for file in files))
+        """See `Landing.look`: of many in one folder by a list of them, else of each by itself, all at once."""
+        asked = sorted({file.path for file in files})
+        answers: dict[str, LandedFile | OSError | None] = {}
+        for _, some in groupby(asked, lambda path: path.rpartition("/")[0]):
+            answers |= self._list_among(list(some))
+        rest = [path for path in asked if path not in answers]
         with ThreadPoolExecutor(self.at_once) as pool:
-            answers = dict(zip(asked, pool.map(self._ask_or, asked), strict=True))
+            answers |= zip(rest, pool.map(self._ask_or, rest), strict=True)
 
         def tell(file: LandedFile) -> LandedFile | None:
             answer = answers[file.path]
@@ -101,6 +107,22 @@ class BucketLanding:
             return answer
 
         return tell
+
+    def _list_among(self, asked: list[str]) -> dict[str, LandedFile | None]:
+        """Those of a folder up to which a list came, in order; none where it is dearer than to ask for each."""
+        found, last, most = dict[str, LandedFile | None](), "", len(asked) // DEAR
+        if not most:
+            return {}
+        with suppress(OSError, _Odd), _told(self.place):
+            pages = self.store.list(f"{asked[0].rpartition('/')[0]}/", offset=asked[0][:-1], chunk_size=PAGE)
+            for page in islice(chain(pages, [[]]), most):
+                there = {one["path"]: one for one in page}
+                for path in there.keys() & set(asked):
+                    found[path] = LandedFile(path, there[path]["size"], identify(_read_tag(there[path])))
+                last = max(there) if len(there) == PAGE else asked[-1]
+                if last >= asked[-1]:
+                    break
+        return {path: found.get(path) for path in asked if path <= last}
 
     def is_gone(self, path: str) -> bool:
         """See `Landing.is_gone`."""

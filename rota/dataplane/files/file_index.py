@@ -138,22 +138,23 @@ class FileIndex:
         """How many files each partition has after those that are `new` got the next ordinals, in the order given.
 
         One of which `new` says nothing is left out."""
-        wrote = False
+        many = False
 
         def make(_: int) -> Draft[Mapping[str, int]] | Mapping[str, int]:
-            nonlocal wrote
+            nonlocal many
             # where it is made, somebody may have been faster: it is read on this very version
             table = self.log.open() or self.log.create(Schema.from_arrow(SCHEMA).to_json())
-            counts, found = self._look(self._read_files(table), partitions, new)
+            there = self._read_files(table)
+            counts, found = self._look(there, partitions, new)
             ends = {p: counts[p] + len(files) for p, files in found.items()}
-            wrote = any(found.values())
-            if not wrote:
+            if not any(found.values()):
                 return ends
+            many = len(there) >= MANY
             moves = self.make_moves({p: ends[p] for p, files in found.items() if files})
             return Draft(table, moves, adds=self._write_new(counts, found), result=ends)
 
         ends = commit_change(self.log, make)
-        if wrote:
+        if many:
             self._tidy()
         return ends
 

@@ -1,0 +1,155 @@
+"""What a process keeps of the Delta tables in buckets that it opened: who opens one again asks for what came since.
+
+Laws:
+1. delta-rs moves a handle in place, and compares what it commits with all that came after the version that the handle is
+   at. So a handle is lent to one version at a time, and moved only once nobody has that version any more. Who opens the
+   table meanwhile gets another handle.
+2. What is kept is of the log that is there: the commit at which a handle is had the same ETag before and after it was
+   read, and has it at each look. Else nothing is kept, as after any failure: all is read anew.
+3. A commit never changes under its number: it is read once. The transactions of a version are those of an earlier one of
+   the same log, and what the commits since then set, in order.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from weakref import ref
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from rota.ledger.delta_commits import Said
+from rota.stores import describe_client, do_each
+
+MOST = 600  # commits of a table that are kept: more than a check reads back
+
+
+class LogInBucket(Protocol):
+    """What is asked of a log here."""
+
+    @property
+    def location(self) -> str:
+        """The URL of its table."""
+        ...
+
+    def list_page(self, after: int) -> tuple[Mapping[int, str], bool]:
+        """Version -> ETag of the first commits that come after this one, by one request; and whether there may be more.
+        Raises EnvironmentFailed."""
+        ...
+
+    def read_said(self, version: int) -> Said | None:
+        """Of the commit of this version; None where it is not there. Raises EnvironmentFailed."""
+        ...
+
+    def read_transactions(self, version: int) -> Mapping[str, int] | None:
+        """All at this version, read anew; None where delta-rs must be asked."""
+        ...
+
+
+@dataclass(slots=True)
+class Past:
+    """The commits of a log, as far as this process has read them."""
+
+    log: LogInBucket
+    commits: dict[int, Said] = field(default_factory=dict)
+    known: tuple[int, Mapping[str, int]] | None = None  # a version, and all transactions at it
+
+    def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """What these commits say of themselves, with their numbers; empty of one that is not there. Raises
+        EnvironmentFailed."""
+        return (said[0] if said else {} for said in do_each(self.log.location, self._read, versions))
+
+    def read_transactions(self, version: int) -> Mapping[str, int] | None:
+        """All at this version; None where delta-rs must be asked. Raises EnvironmentFailed."""
+        summed = self._add_up(version)
+        found = self.log.read_transactions(version) if summed is None else summed
+        if found is not None:
+            self.known = version, found
+        return found
+
+    def _add_up(self, version: int) -> dict[str, int] | None:
+        if self.known is None or self.known[0] > version:
+            return None
+        base, found = self.known[0], dict(self.known[1])
+        for said in do_each(self.log.location, self._read, range(base + 1, version + 1)):
+            if said is None or said[1] is None:
+                return None
+            found |= said[1]
+        return found
+
+    def _read(self, version: int) -> Said | None:
+        said = self.commits.get(version) or self.log.read_said(version)
+        if said is not None:
+            self.commits[version] = said
+        if len(self.commits) > MOST:
+            self.commits.pop(min(list(self.commits)), None)
+        return said
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A handle at version `number`, whose commit had this ETag; `lent` is the version that has it."""
+
+    handle: DeltaTable
+    number: int
+    tag: str
+    past: Past
+    lent: "ref[Any]"
+
+
+KEPT: dict[tuple[object, ...], Kept] = {}  # by location, and by what a client is made of
+NEWEST: dict[tuple[object, ...], int] = {}  # the newest version of a table that this process has seen
+V = TypeVar("V")
+
+
+def open_kept(log: LogInBucket, make: Callable[[DeltaTable, Past], V], load: Callable[[], DeltaTable]) -> V:
+    """The newest version, which `make` makes of a handle; `load` opens the table anew. Raises EnvironmentFailed, and what
+    `load` raises."""
+    kept = KEPT.pop(key := _identify(log), None)  # whoever opens it meanwhile finds none
+    before = list_tags(log, kept.number - 1) if kept else {}
+    if kept is None or before.get(kept.number) != kept.tag:
+        kept, newest = None, find_newest(log)
+        before = dict([newest]) if newest else {}
+    past = kept.past if kept else Past(log)
+    first = min(before, default=0)
+    if kept and kept.lent() is None and kept.handle.version() == kept.number:
+        handle, after = kept.handle, before
+        if max(before) > kept.number:
+            try:
+                handle.update_incremental()
+            except DeltaError:
+                handle = load()
+            after = list_tags(log, first - 1)
+    else:
+        handle, after = load(), list_tags(log, first - 1) if before else {}
+    if any(after.get(number) != tag for number, tag in before.items()):
+        return make(load(), Past(log))  # another log took its place
+    version, number = make(handle, past), handle.version()
+    if number in before:
+        KEPT[key] = Kept(handle, number, before[number], past, ref(version))
+    return version
+
+
+def find_newest(log: LogInBucket) -> tuple[int, str] | None:
+    """The newest version and its ETag; None where there is none. From the newest that this process knew on, so that it
+    takes one request. Raises EnvironmentFailed."""
+    key, newest = _identify(log), None
+    known = NEWEST.get(key, 0)
+    commits, more = log.list_page(known - 1)
+    if not commits and known:
+        commits, more = log.list_page(-1)  # another table took its place
+    while commits:
+        newest = max(commits.items())
+        commits, more = log.list_page(newest[0]) if more else ({}, False)
+    if newest:
+        NEWEST[key] = newest[0]
+    return newest
+
+
+def list_tags(log: LogInBucket, after: int) -> Mapping[int, str]:
+    """Version -> ETag of the first commits that come after this version: one request. Raises EnvironmentFailed."""
+    return log.list_page(after)[0]
+
+
+def _identify(log: LogInBucket) -> tuple[object, ...]:
+    return (log.location, *describe_client())

@@ -1,0 +1,209 @@
+"""Who opens a table in a bucket again asks for what came since. It sees and compares what one who opens it anew does."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from rota.errors import EnvironmentFailed
+from rota.ledger import kept_tables, packing, past
+from rota.ledger.change import read_back
+from rota.ledger.delta_log import DeltaLog, DeltaVersion
+from rota.ledger.kept_tables import KEPT, list_tags
+from rota.ledger.port import Draft, Moved
+from rota.ledger.schema import FIRST
+from tests.bucket import BucketServer
+from tests.dataplane.conformance.log_suite import append, make_file
+
+LAST = 12  # commits of a log without a checkpoint
+
+
+@pytest.fixture
+def log(bucket: str) -> DeltaLog:
+    one = DeltaLog(f"{bucket}/main")
+    one.create(FIRST, {"delta.checkpointInterval": "1000"})
+    return one
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    KEPT.clear()
+    yield
+    KEPT.clear()
+
+
+def open_log(log: DeltaLog) -> DeltaVersion:
+    table = log.open()
+    assert table
+    return table
+
+
+class Elsewhere:
+    """Another process: it keeps its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kept: dict[Any, Any] = {}
+        self.monkeypatch = monkeypatch
+
+    def append(self, log: DeltaLog, **more: Any) -> None:
+        with self.monkeypatch.context() as patched:
+            patched.setattr(kept_tables, "KEPT", self.kept)
+            append(log, **more)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Elsewhere:
+    return Elsewhere(monkeypatch)
+
+
+def read_all(table: DeltaVersion) -> tuple[object, ...]:
+    """All that a version says."""
+    ids = [table.transaction(name) for name in "abcdef"]
+    paths = sorted(table.files()["path"].to_pylist())
+    return table.number, table.schema, ids, paths, read_back(table)
+
+
+def test_a_table_is_opened_once_and_then_asked_for_what_came_since(
+    log: DeltaLog, bucket_server: BucketServer, elsewhere: Elsewhere
+) -> None:
+    for number in range(LAST):
+        elsewhere.append(log, sets={"a": number})
+
+    def count(news: int) -> int:
+        for _ in range(news):
+            elsewhere.append(log, sets={"a": 1}, adds=(make_file("p", 0, 1),))
+        before = bucket_server.count_requests()
+        table = open_log(log)
+        assert table.transaction("a") is not None
+        assert len(read_back(table, 9)) == 9
+        return bucket_server.count_requests() - before
+
+    first = count(0)
+    assert first > 3 * LAST, "each commit of the log: twice by delta-rs, once by us"
+    assert [count(0), count(0)] == [1, 1]
+    assert [count(1), count(1), count(4)] == [3 + 3, 3 + 3, 3 + 4 * 3]
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_version_that_somebody_has_is_not_moved(
+    log: DeltaLog, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """A claim, then a newer owner's, then a look of this process: the old claim's commit is refused. On a handle that was
+    moved it goes in over the newer token."""
+    if not guarded:
+        monkeypatch.setattr(kept_tables, "ref", lambda _: lambda: None)
+    append(log, sets={"a": 1})
+    old = open_log(log)
+    assert old.transaction("a") == 1
+    elsewhere.append(log, sets={"a": 2})
+    assert open_log(log).transaction("a") == 2
+    with pytest.raises(Moved) if guarded else nullcontext():
+        old.append(Draft(old, {"a": 1}))
+    assert open_log(log).transaction("a") == (2 if guarded else 1)
+    assert (old.handle.version() == old.number) == guarded
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_copy_that_took_the_place_is_read_anew(
+    log: DeltaLog, bucket_server: BucketServer, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    append(log, sets={"a": 1})
+    place = bucket_server.data / log.location.removeprefix("s3://")
+    shutil.copytree(place, place.with_name("copy"))
+    append(log, sets={"b": 2})
+    kept = open_log(log)
+    assert kept.transaction("b") == 2
+    shutil.rmtree(place)
+    place.with_name("copy").rename(place)
+    elsewhere.append(log, sets={"b": 7})
+    if not guarded:
+        tag = next(iter(KEPT.values())).tag
+        monkeypatch.setattr(kept_tables, "list_tags", lambda *_: {kept.number: tag})
+    table = open_log(log)
+    assert table.number == kept.number, "the same number, and another commit"
+    assert table.transaction("b") == (7 if guarded else 2)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_copy_that_takes_the_place_while_it_is_read_is_not_taken_for_it(
+    log: DeltaLog, bucket_server: BucketServer, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Between the reading of what came since and the end of the look, a log is there that went another way."""
+    append(log, sets={"a": 1})
+    open_log(log)
+    place = bucket_server.data / log.location.removeprefix("s3://")
+    shutil.copytree(place, place.with_name("copy"))
+    elsewhere.append(DeltaLog(log.location.replace("/main", "/copy")), adds=(make_file("p", 0, 1),))
+    elsewhere.append(log, sets={"b": 1})
+    update, lists = DeltaTable.update_incremental, list[dict[int, str]]()
+
+    def swap(handle: DeltaTable) -> None:
+        update(handle)
+        shutil.rmtree(place)
+        place.with_name("copy").rename(place)
+
+    def list_first(*args: Any) -> dict[int, str]:
+        lists.append(list_tags(*args))
+        return lists[0]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "update_incremental", swap)
+        if not guarded:
+            patched.setattr(kept_tables, "list_tags", list_first)
+        seen = open_log(log).files().num_rows
+    assert seen == (1 if guarded else 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_kept_says_what_a_table_that_is_opened_anew_does(
+    log: DeltaLog, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Whatever others do to the log between two looks: commits, files that go, columns, checkpoints, packs."""
+    monkeypatch.setattr(past, "PACKED", 3)
+    chance = random.Random(seed)
+    held: list[tuple[DeltaVersion, tuple[object, ...]]] = []
+    columns = iter("uvwxyz")
+    for _ in range(20):
+        what = chance.choice(["set", "set", "set", "add", "column", "checkpoint", "pack", "own", "look"])
+        if what == "set":
+            elsewhere.append(log, sets={chance.choice("abcdef"): chance.randrange(99)})
+        elif what == "add":
+            elsewhere.append(log, adds=(make_file("p", 0, 1),))
+        elif what == "own":
+            append(log, sets={chance.choice("abcdef"): chance.randrange(99)})
+        elif what == "column" and (name := next(columns, "")):
+            elsewhere.append(log, columns=column(name))
+        elif what == "checkpoint":
+            open_log(log).handle.create_checkpoint()
+        elif what == "pack":
+            packing.pack(log, 2**40, 3)
+        table = open_log(log)
+        with monkeypatch.context() as patched:
+            patched.setattr(kept_tables, "KEPT", {})
+            assert read_all(table) == read_all(open_log(log)), what
+        if chance.random() < 0.3:
+            held.append((table, read_all(table)))
+    assert [read_all(table) for table, _ in held] == [said for _, said in held]
+
+
+def column(name: str) -> str:
+    return FIRST.replace('"_partition"', f'"{name}"').replace('"_offset"', f'"{name}{name}"')
+
+
+def test_a_look_that_fails_keeps_nothing(
+    log: DeltaLog, bucket: str, bucket_server: BucketServer, elsewhere: Elsewhere
+) -> None:
+    append(log, sets={"a": 1})
+    open_log(log)
+    place = bucket_server.data / bucket.removeprefix("s3://")
+    place.rename(place.with_name("aside"))
+    with pytest.raises(EnvironmentFailed):
+        log.open()
+    place.with_name("aside").rename(place)
+    assert not KEPT
+    elsewhere.append(log, sets={"a": 2})
+    assert open_log(log).transaction("a") == 2
