@@ -86,8 +86,9 @@ test-fast: setup
 test: setup prepare s3a tools
 	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder
 
-demo: setup prepare
-	$(BIN)/rota demo
+# STORE=s3: landing folder and table in a bucket; SPARK=cluster: Spark on a standalone cluster. It starts both itself.
+demo: setup prepare $(if $(filter s3,$(STORE)),s3a $(BIN)/$(GATEWAY))
+	$(BIN)/rota demo $(if $(STORE),--store $(STORE)) $(if $(SPARK),--spark $(SPARK))
 
 dev: setup prepare
 	$(BIN)/rota up

@@ -30,10 +30,10 @@ from rota.dataplane.files.landing import Shown
 from rota.dataplane.files.listed import Listed
 from rota.dataplane.spark.session import join_session, open_session
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+from rota.local.bucket import serve_buckets
 from rota.pipeline import Files, Pipeline, delta, files
 from rota.record import OFFSET, PARTITION
 from rota.registry import open_source
-from tests.bucket import serve_buckets
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 MARKS = ("<!-- landing {} -->\n", "<!-- /landing {} -->")

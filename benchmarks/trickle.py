@@ -35,7 +35,8 @@ from rota.demo.observer import Observer
 from rota.demo.verify import ranges
 from rota.local.folder import StateFolder
 from rota.local.page import DagsterPage
-from rota.local.stack import SPARK_OPTIONS, Stack
+from rota.local.stack import Stack
+from rota.local.storage import open_folder
 
 SETTLE, PAUSE, PARTITIONS = 2.0, 3.0, 8
 REST = 30.0  # seconds after the last run in which the processes end what they had to do
@@ -80,7 +81,7 @@ class Trickle:
         ) as stack:
             stack.start_zookeeper()
             for worker in ("w1", "w2"):
-                stack.start_worker(worker, *SPARK_OPTIONS)
+                stack.start_worker(worker)
             trickle = cls(stack, stack.start_dagster(3000))
             wait_for(trickle.page.answers, "Dagster's page")
             for _ in range(PARTITIONS):
@@ -122,7 +123,7 @@ class Trickle:
         """(partition, offset) of each file that is in the table, and when that was so. Raises SystemExit where one is in it
         twice."""
         seen: dict[tuple[str, int], float] = {}
-        for commit in deltalog.commits(self.main) if deltalog.exists(self.main) else ():
+        for commit in deltalog.commits(open_folder(self.main)):
             for partition, (start, end) in ranges(commit).items():
                 for offset in range(start, end):
                     if seen.setdefault((partition, offset), commit.at) != commit.at:
@@ -235,7 +236,7 @@ def play_kills(folder: Path, kills: int) -> list[KillFigures]:
         feeding = threading.Thread(target=trickle.feed, args=(over.is_set,), daemon=True)
         feeding.start()
         try:
-            with Observer.connect_to(stack.env["ROTA_ZOOKEEPER"], trickle.main, stack.check) as observer:
+            with Observer.connect_to(stack.env["ROTA_ZOOKEEPER"], open_folder(trickle.main), stack.check) as observer:
                 for worker in ("w1", "w2"):
                     wait_for_join(observer, worker)
                 for number in itertools.count():
@@ -243,7 +244,7 @@ def play_kills(folder: Path, kills: int) -> list[KillFigures]:
                         done.append(kill_worker(stack, observer, trickle.page))
                     if len(done) == kills:
                         break
-                    stack.start_worker(f"w{number + 3}", *SPARK_OPTIONS)
+                    stack.start_worker(f"w{number + 3}")
                     wait_for_join(observer, f"w{number + 3}")
         finally:
             over.set()

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
-from rota.errors import EnvironmentFailed
+from rota.errors import ConfigError, EnvironmentFailed
 
 NEEDED = 17
 CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is found by its checksum and left aside
@@ -44,6 +45,14 @@ def read_java_version(java: Path) -> int:
         return 0
     match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     return int(match[1]) if match else 0
+
+
+def find_spark_home() -> Path:
+    """The folder of the installed PySpark, found without importing it. Raises ConfigError without one."""
+    spec = find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError("PySpark is not installed. Try: pip install 'pyspark[connect]>=4.3,<4.4'")
+    return Path(spec.submodule_search_locations[0])
 
 
 def locate_archive(program: str) -> Path:

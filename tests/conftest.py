@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
-    from tests.bucket import BucketServer
+    from rota.local.bucket import BucketServer
 
 FACE = "face/"  # one ZooKeeper and one Spark for all
 # And one `dagster dev`: a second process would start its own. These take as long as the others of the face.
@@ -110,7 +110,7 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def bucket_server(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BucketServer]":
     """A server of S3, for all tests of this process."""
-    from tests.bucket import serve_buckets
+    from rota.local.bucket import serve_buckets
 
     with serve_buckets(tmp_path_factory.mktemp("bucket")) as server:
         yield server

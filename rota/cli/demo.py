@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,17 @@ if TYPE_CHECKING:
     from rota.demo.scenario import Scenario
     from rota.local.stack import Stack
 
+PIPELINE = "flights"
 SESSION = "4"  # seconds: how long a dead worker counts as alive
+# What else a stack starts first, where it is asked for; each says what that is.
+STORES: "Mapping[str, Callable[[Stack], str]]" = {
+    "disk": lambda _: "",
+    "s3": lambda stack: f"landing folder and table are in {stack.start_bucket()}",
+}
+SPARKS: "Mapping[str, Callable[[Stack], str]]" = {
+    "local": lambda _: "",
+    "cluster": lambda stack: f"a standalone cluster of Spark is up at {stack.start_cluster()}",
+}
 
 
 @click.command("demo")
@@ -28,6 +39,20 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
     show_default=True,
     help="assigned: Dagster decides; claim, race, ordinal: each worker.",
 )
+@click.option(
+    "--store",
+    default="disk",
+    show_default=True,
+    type=click.Choice(list(STORES)),
+    help="Where landing folder and table are: on this disk, or in a bucket of an S3 server that it starts.",
+)
+@click.option(
+    "--spark",
+    default="local",
+    show_default=True,
+    type=click.Choice(list(SPARKS)),
+    help="Where Spark works: in each worker, or on a standalone cluster that it starts.",
+)
 @click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, start a worker later.")
 @click.option(
     "--state",
@@ -37,7 +62,7 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
     help="The state folder; it is emptied first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(workers: int, protocol: str, faults: bool, state: Path, as_json: bool) -> None:
+def command(workers: int, protocol: str, store: str, spark: str, faults: bool, state: Path, as_json: bool) -> None:
     """Run everything on this machine, with faults.
 
     It lands the flights of a year, kills a worker in the middle of a batch, freezes a run, and verifies the table. Exit code
@@ -48,7 +73,8 @@ def command(workers: int, protocol: str, faults: bool, state: Path, as_json: boo
     find_protocol(protocol)
     progress = view.Progress(silent=as_json)
     with progress.show_spinner():
-        figures = _perform(workers, protocol, faults and workers > 1, state, progress)
+        first = STORES[store], SPARKS[spark]
+        figures = _perform(workers, protocol, first, faults and workers > 1, state, progress)
     if as_json:
         view.print_document(figures.as_json())
     else:
@@ -56,23 +82,33 @@ def command(workers: int, protocol: str, faults: bool, state: Path, as_json: boo
     sys.exit(1 if figures.find_broken_laws() else 0)
 
 
-def _perform(workers: int, protocol: str, faults: bool, state: Path, progress: view.Progress) -> "Figures":
+def _perform(
+    workers: int,
+    protocol: str,
+    first: "Iterable[Callable[[Stack], str]]",
+    faults: bool,
+    state: Path,
+    progress: view.Progress,
+) -> "Figures":
     from rota.demo.observer import Observer
     from rota.demo.scenario import Scenario
     from rota.local.flights import FlightsFolder
     from rota.local.folder import StateFolder
-    from rota.local.stack import SPARK_OPTIONS, Stack, end_on_sigterm, read_environment
+    from rota.local.stack import Stack, end_on_sigterm, read_environment
+    from rota.local.storage import open_below
 
     with end_on_sigterm(), Stack(StateFolder(state).empty(), read_environment(SESSION)) as stack:
         _declare(protocol, stack)
+        for said in filter(None, (start(stack) for start in first)):
+            progress.say(said)
         hosts = stack.start_zookeeper()
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
-            stack.start_worker(f"w{number + 1}", *SPARK_OPTIONS)
+            stack.start_worker(f"w{number + 1}")
         page = stack.start_dagster(3000)
         _check_pipeline(Path(stack.env["ROTA_PIPELINES"]))
-        landing = FlightsFolder(stack.state.landing / "flights").prepare()
-        with Observer.connect_to(hosts, stack.state.tables / "flights" / "main", stack.check) as observer:
+        landing = FlightsFolder(stack.open_landing(PIPELINE)).prepare()
+        with Observer.connect_to(hosts, open_below(stack.open_tables(PIPELINE), "main"), stack.check) as observer:
             scenario = Scenario(stack, landing, observer, page, progress.say)
             scenario.start(workers)
             if faults:
@@ -112,9 +148,9 @@ def _measure(scenario: "Scenario", faults: bool, progress: view.Progress) -> "Fi
     from rota.demo.figures import Figures, read_epochs, read_launches
     from rota.demo.verify import verify
 
-    tables = scenario.stack.state.tables
-    verdict = verify(scenario.stack.state.landing / "flights", tables / "flights", "flights")
-    picture = scenario.stack.state.root / "history.png"
+    stack = scenario.stack
+    verdict = verify(stack.open_landing(PIPELINE), stack.open_tables(PIPELINE), PIPELINE)
+    picture = stack.state.root / "history.png"
     picture.write_bytes(_draw_picture(scenario))
     return Figures(
         verdict=verdict,

@@ -43,7 +43,7 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
     """
     from rota.local.code_server import CodeServer
     from rota.local.folder import StateFolder
-    from rota.local.stack import SPARK_OPTIONS, Stack, end_on_sigterm, read_environment
+    from rota.local.stack import Stack, end_on_sigterm, read_environment
     from rota.machine import free_port
 
     progress = view.Progress()
@@ -51,7 +51,7 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         hosts = stack.start_zookeeper(free_port(2181))
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
-            stack.start_worker(f"w{number + 1}", *SPARK_OPTIONS)
+            stack.start_worker(f"w{number + 1}")
         page = stack.start_dagster(port)
         if land:
             _land_flights(stack.state.landing / "flights", progress)
@@ -151,9 +151,10 @@ def _land_flights(folder: Path, progress: view.Progress) -> None:
     """Lands the whole year. Where its data is not installed it says so and goes on: other pipelines do not need it."""
     from rota.errors import ConfigError
     from rota.local.flights import MONTHS, FlightsFolder
+    from rota.local.storage import open_folder
 
     try:
-        landed = FlightsFolder(folder).prepare().land(MONTHS)
+        landed = FlightsFolder(open_folder(folder)).prepare().land(MONTHS)
     except ConfigError as error:
         progress.say(str(error))
         return

@@ -1,19 +1,22 @@
 """The verifier's own reading of a Delta log: plain JSON and Parquet, no Delta library, so that it can contradict one.
 
 Law: `read` gives the files and transactions that the newest version holds, whether its past stands in a checkpoint or in
-JSON; a log with a hole in it raises.
+JSON; a log with a hole in it raises. A table is what is below its folder, on a disk or in a bucket.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from rota.errors import DataError
 
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+LOG = "_delta_log"
 VERSION = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
 
@@ -40,27 +43,29 @@ class Log:
     commits: tuple[Commit, ...]
 
 
-def exists(table: Path) -> bool:
+def exists(table: "fs.FileSystem") -> bool:
     """Whether there is a Delta log at all."""
-    return any((table / "_delta_log").glob("*.json"))
+    return any(VERSION.fullmatch(name) for name in _list_names(table))
 
 
-def read(table: Path) -> Log:
+def read(table: "fs.FileSystem") -> Log:
     """The table's newest version. Raises DataError where the log has a hole or no beginning."""
-    folder = table / "_delta_log"
-    versions = sorted((int(m[1]), p) for p in folder.glob("*.json") if (m := VERSION.fullmatch(p.name)))
-    base, files, transactions = _checkpoint(folder)
+    names = _list_names(table)
+    versions = sorted(int(m[1]) for name in names if (m := VERSION.fullmatch(name)))
+    base, files, transactions = _checkpoint(table, names)
     if not versions and base < 0:
-        raise DataError(f"{table} is no Delta table: there is no _delta_log. Check the path")
-    commits = tuple(_commit(version, path) for version, path in versions)
+        raise DataError(f"{table.base_path} is no Delta table: there is no {LOG}. Check the path")
+    commits = tuple(_commit(table, version) for version in versions)
     expected = base
     for commit in commits:
         if commit.version <= base:
             continue
         if commit.version != expected + 1:
-            raise DataError(f"The log of {table} has no version {expected + 1}. Restore the file, or the table")
+            raise DataError(
+                f"The log of {table.base_path} has no version {expected + 1}. Restore the file, or the table"
+            )
         expected = commit.version
-        rows = dict(_rows(folder / f"{commit.version:020}.json"))
+        rows = dict(_rows(table, commit.version))
         for path in commit.removed:
             files.pop(path, None)
         files.update({path: rows[path] for path in commit.added})
@@ -68,24 +73,36 @@ def read(table: Path) -> Log:
     return Log(expected, files, transactions, commits)
 
 
-def commits(table: Path, after: int = -1) -> Iterator[Commit]:
+def commits(table: "fs.FileSystem", after: int = -1) -> Iterator[Commit]:
     """The versions after `after` that are there now, in order; cheap enough to poll."""
     version = after + 1
-    while (path := table / "_delta_log" / f"{version:020}.json").exists():
-        yield _commit(version, path)
+    while table.get_file_info(_name(version)).is_file:
+        yield _commit(table, version)
         version += 1
 
 
-def _actions(path: Path) -> Iterator[dict[str, Any]]:
-    for line in path.read_text().splitlines():
+def _name(version: int) -> str:
+    return f"{LOG}/{version:020}.json"
+
+
+def _list_names(table: "fs.FileSystem") -> list[str]:
+    from pyarrow import fs
+
+    return [one.base_name for one in table.get_file_info(fs.FileSelector(LOG, allow_not_found=True))]
+
+
+def _actions(table: "fs.FileSystem", version: int) -> Iterator[dict[str, Any]]:
+    with table.open_input_file(_name(version)) as file:
+        lines = file.readall().decode().splitlines()
+    for line in lines:
         if line:
             yield json.loads(line)
 
 
-def _commit(version: int, path: Path) -> Commit:
+def _commit(table: "fs.FileSystem", version: int) -> Commit:
     info: dict[str, Any] = {}
     added, removed, transactions = [], [], {}
-    for action in _actions(path):
+    for action in _actions(table, version):
         if "commitInfo" in action:
             info = action["commitInfo"]
         elif "add" in action:
@@ -97,28 +114,28 @@ def _commit(version: int, path: Path) -> Commit:
     return Commit(version, float(info.get("timestamp", 0)) / 1000, info, tuple(added), tuple(removed), transactions)
 
 
-def _rows(path: Path) -> Iterator[tuple[str, int | None]]:
-    for action in _actions(path):
+def _rows(table: "fs.FileSystem", version: int) -> Iterator[tuple[str, int | None]]:
+    for action in _actions(table, version):
         if "add" in action:
             stats = json.loads(action["add"].get("stats") or "{}")
             yield unquote(action["add"]["path"]), stats.get("numRecords")
 
 
-def _checkpoint(folder: Path) -> tuple[int, dict[str, int | None], dict[str, int]]:
+def _checkpoint(table: "fs.FileSystem", names: Iterable[str]) -> tuple[int, dict[str, int | None], dict[str, int]]:
     """Version, files and transactions of the newest checkpoint; -1 and nothing without one."""
     import pyarrow.parquet as pq
 
-    found: dict[int, list[Path]] = {}
-    for path in folder.glob("*.checkpoint*.parquet"):
-        if match := CHECKPOINT.fullmatch(path.name):
-            found.setdefault(int(match[1]), []).append(path)
+    found: dict[int, list[str]] = {}
+    for name in names:
+        if match := CHECKPOINT.fullmatch(name):
+            found.setdefault(int(match[1]), []).append(name)
     if not found:
         return -1, {}, {}
     version = max(found)
     files: dict[str, int | None] = {}
     transactions: dict[str, int] = {}
-    for path in found[version]:
-        for row in pq.read_table(path, columns=["add", "txn"]).to_pylist():
+    for name in found[version]:
+        for row in pq.read_table(f"{LOG}/{name}", columns=["add", "txn"], filesystem=table).to_pylist():
             if row["add"] and row["add"]["path"]:
                 stats = json.loads(row["add"].get("stats") or "{}")
                 files[unquote(row["add"]["path"])] = stats.get("numRecords")

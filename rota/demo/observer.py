@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
@@ -18,9 +17,12 @@ from rota.demo import deltalog
 from rota.demo.verify import ranges
 from rota.errors import EnvironmentFailed
 
+if TYPE_CHECKING:
+    from pyarrow import fs
+
 T = TypeVar("T")
 PAUSE = 0.2  # seconds between two looks; on a small machine looking is taken from what is looked at
-GIVEN_UP = 120.0  # seconds that anything may take before the demo is given up: many times what it takes
+GIVEN_UP = 300.0  # seconds that anything may take before the demo is given up: many times what it takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Observer:
     """Everything seen so far. `look` adds what is new; `wait_until` looks until something is true."""
 
     tree: GroupState
-    main: Path
+    main: "fs.FileSystem"  # what is below the folder of the table
     check: Callable[[], None] = lambda: None  # called at each look; raises if a process of the demo ended
     live: dict[str, float] = field(default_factory=dict)  # incarnation -> since
     gone: dict[str, float] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Observer:
 
     @classmethod
     @contextmanager
-    def connect_to(cls, hosts: str, main: Path, check: Callable[[], None]) -> "Iterator[Observer]":
+    def connect_to(cls, hosts: str, main: "fs.FileSystem", check: Callable[[], None]) -> "Iterator[Observer]":
         """An observer of group `default` at these hosts, over a connection of its own, and of the log of the table `main`.
         `check` is called at each look."""
         with connect(hosts, 10.0) as store:
@@ -144,7 +146,9 @@ class Observer:
 
     def attempts(self) -> dict[str, float]:
         """Attempt folder -> for how many seconds this observer has known it."""
+        from pyarrow import fs
+
         now = time.time()
-        for path in (self.main / "data").glob("*"):
-            self.folders.setdefault(path.name, now)
+        for one in self.main.get_file_info(fs.FileSelector("data", allow_not_found=True)):
+            self.folders.setdefault(one.base_name, now)
         return {name: now - at for name, at in self.folders.items()}

@@ -21,7 +21,7 @@ from rota.demo.faults import (
 from rota.demo.observer import GIVEN_UP, Observer, RunSeen
 from rota.local.flights import MONTHS, FlightsFolder
 from rota.local.page import DagsterPage
-from rota.local.stack import SPARK_OPTIONS, Stack
+from rota.local.stack import Stack
 
 Say = Callable[[str], None]
 
@@ -96,7 +96,7 @@ class Scenario:
     def add_worker(self) -> str:
         """Starts one more worker and waits until it has its share; returns its name."""
         joiner = f"w{len(self.observer.live) + 1}"
-        self.stack.start_worker(joiner, *SPARK_OPTIONS)
+        self.stack.start_worker(joiner)
         self.observer.wait_until(lambda: self.observer.holdings()[joiner], GIVEN_UP, f"{joiner} to get its share")
         self.say(f"{joiner} joins and gets {self.observer.holdings()[joiner]} partitions")
         return joiner

@@ -9,15 +9,16 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from rota.demo import deltalog
+from rota.local.storage import open_below
 
 PARTITION, OFFSET, SIGN = "_partition", "_offset", "_sign"
 SHOWN = 20  # lines of detail in a verdict
@@ -58,21 +59,22 @@ class Verdict:
 class LandedFile:
     """A landed file and where it belongs: the offset is its ordinal in the index, None where the index has it not."""
 
-    path: Path
+    path: str
     partition: str
     offset: int | None
 
 
-def verify(landing: Path, table: Path, pipeline: str, null: str = "NA") -> Verdict:
+def verify(landing: fs.FileSystem, table: fs.FileSystem, pipeline: str, null: str = "NA") -> Verdict:
     """Compares the CSV files below `landing` with `main`, `index` and `quarantine` below `table`; `null` is null in CSV."""
     details: list[str] = []
-    log = deltalog.read(table / "main")
-    landed = _landed(landing, table / "index", pipeline)
-    written, unreadable = _written(table / "main", log, details)
-    expected = _expected(landed, written.schema, null, details)
+    main = open_below(table, "main")
+    log = deltalog.read(main)
+    landed = _landed(landing, open_below(table, "index"), pipeline)
+    written, unreadable = _written(main, log, details)
+    expected = _expected(landing, landed, written.schema, null, details)
     missing, duplicates = _compared(expected, written, details)
     gaps, overlaps = _ranges(log, Counter(f.partition for f in landed), details)
-    orphans = _orphans(table / "main", log)
+    orphans = _orphans(main, log)
     return Verdict(
         partitions=len({f.partition for f in landed}),
         files_landed=len(landed),
@@ -83,11 +85,11 @@ def verify(landing: Path, table: Path, pipeline: str, null: str = "NA") -> Verdi
         gaps=gaps,
         overlaps=overlaps,
         unreadable=unreadable,
-        quarantined=_quarantined(table / "quarantine"),
+        quarantined=_quarantined(open_below(table, "quarantine")),
         batches=sum(1 for c in log.commits if ranges(c)),
         versions=log.version + 1,
         orphans=len(orphans),
-        orphan_bytes=sum(p.stat().st_size for p in orphans),
+        orphan_bytes=sum(one.size for one in orphans),
         details=tuple(details[:SHOWN]),
     )
 
@@ -98,29 +100,39 @@ def ranges(commit: deltalog.Commit) -> dict[str, tuple[int, int]]:
     return {p: (int(a), int(b)) for p, (a, b) in json.loads(said).items()} if said else {}
 
 
-def _landed(landing: Path, index: Path, pipeline: str) -> list[LandedFile]:
+def _landed(landing: fs.FileSystem, index: fs.FileSystem, pipeline: str) -> list[LandedFile]:
     """Every visible file, with the ordinal that the index gave it."""
     ordinals: dict[str, int] = {}
     if deltalog.exists(index):
         for row in _table(index, deltalog.read(index)).to_pylist():
-            ordinals["/".join(Path(row["path"]).parts[-2:])] = row["ordinal"]
+            ordinals["/".join(row["path"].split("/")[-2:])] = row["ordinal"]
+    found = (one for one in _list_files(landing, "csv") if one.base_name[0] not in "._")
     return [
-        LandedFile(path, f"{pipeline}:{path.parent.name}", ordinals.get(f"{path.parent.name}/{path.name}"))
-        for path in sorted(landing.rglob("*.csv"))
-        if path.name[0] not in "._"
+        LandedFile(one.path, f"{pipeline}:{one.path.split('/')[0]}", ordinals.get(one.path))
+        for one in sorted(found, key=lambda one: str(one.path))
     ]
 
 
-def _table(folder: Path, log: deltalog.Log) -> pa.Table:
-    return pa.concat_tables([pq.ParquetFile(folder / path).read() for path in sorted(log.files)])
+def _list_files(folder: fs.FileSystem, kind: str) -> list[fs.FileInfo]:
+    there = folder.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
+    return [one for one in there if one.is_file and one.extension == kind]
 
 
-def _written(folder: Path, log: deltalog.Log, details: list[str]) -> tuple[pa.Table, int]:
+def _table(folder: fs.FileSystem, log: deltalog.Log) -> pa.Table:
+    return pa.concat_tables([_read(folder, path) for path in sorted(log.files)])
+
+
+def _read(folder: fs.FileSystem, path: str) -> pa.Table:
+    with folder.open_input_file(path) as file:
+        return pq.ParquetFile(file).read()
+
+
+def _written(folder: fs.FileSystem, log: deltalog.Log, details: list[str]) -> tuple[pa.Table, int]:
     """The rows of every file that the newest version names, and how many of these files cannot be read."""
     parts, unreadable = [], 0
     for path, said in sorted(log.files.items()):
         try:
-            parts.append(pq.ParquetFile(folder / path).read())
+            parts.append(_read(folder, path))
         except (OSError, pa.ArrowInvalid) as error:
             unreadable += 1
             details.append(f"{path} is in the table and cannot be read ({type(error).__name__}): {said} rows")
@@ -130,7 +142,9 @@ def _written(folder: Path, log: deltalog.Log, details: list[str]) -> tuple[pa.Ta
     return whole, unreadable
 
 
-def _expected(landed: list[LandedFile], schema: pa.Schema, null: str, details: list[str]) -> pa.Table:
+def _expected(
+    landing: fs.FileSystem, landed: list[LandedFile], schema: pa.Schema, null: str, details: list[str]
+) -> pa.Table:
     """What the table should hold: each landed row with its file's partition and offset, in the table's own types."""
     kinds = {field.name: field.type for field in schema}
     options = pcsv.ConvertOptions(column_types=kinds, null_values=[null], strings_can_be_null=True)
@@ -138,7 +152,8 @@ def _expected(landed: list[LandedFile], schema: pa.Schema, null: str, details: l
     for file in landed:
         if file.offset is None:
             details.append(f"{file.path} landed and is not in the index")
-        rows = pcsv.read_csv(file.path, convert_options=options)
+        with landing.open_input_file(file.path) as content:
+            rows = pcsv.read_csv(content, convert_options=options)
         rows = rows.append_column(PARTITION, pa.array([file.partition] * rows.num_rows, pa.string()))
         parts.append(rows.append_column(OFFSET, pa.array([file.offset] * rows.num_rows, pa.int64())))
     return pa.concat_tables(parts) if parts else pa.table({PARTITION: pa.array([], pa.string())})
@@ -184,12 +199,12 @@ def _ranges(log: deltalog.Log, files: Mapping[str, int], details: list[str]) -> 
     return gaps, overlaps
 
 
-def _orphans(folder: Path, log: deltalog.Log) -> list[Path]:
+def _orphans(folder: fs.FileSystem, log: deltalog.Log) -> list[fs.FileInfo]:
     """Parquet files below the table that neither the newest version nor an earlier one names."""
     named = set(log.files) | {path for commit in log.commits for path in (*commit.added, *commit.removed)}
-    found = (p for p in folder.rglob("*.parquet") if "_delta_log" not in p.parts)
-    return sorted(p for p in found if str(p.relative_to(folder)) not in named)
+    found = (one for one in _list_files(folder, "parquet") if deltalog.LOG not in one.path.split("/"))
+    return [one for one in found if one.path not in named]
 
 
-def _quarantined(folder: Path) -> int:
+def _quarantined(folder: fs.FileSystem) -> int:
     return sum(rows or 0 for rows in deltalog.read(folder).files.values()) if deltalog.exists(folder) else 0

@@ -8,8 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rota.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 HEADER = b"year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,"
 MONTH, CARRIER = 1, 9  # places of the two columns; the first ten hold no quotes and no commas
@@ -20,7 +24,7 @@ MONTHS = tuple(range(1, 13))
 class NewFiles:
     """The files that one call of `land` made visible, and their rows."""
 
-    files: tuple[Path, ...]
+    files: tuple[str, ...]  # their paths below the folder
     rows: int
 
 
@@ -35,9 +39,10 @@ def find_archive() -> Path:
 class FlightsFolder:
     """A landing folder for the year's files. Each file lies there under a hidden name until its month lands."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._rows: dict[Path, int] = {}
+    def __init__(self, folder: "fs.FileSystem") -> None:
+        self._folder = folder
+        self._rows: dict[str, int] = {}
+        self._waiting: set[str] = set()  # those that wait for their month
 
     def prepare(self) -> "FlightsFolder":
         """Writes each missing file under a hidden name; returns itself. Raises ConfigError without the data."""
@@ -49,28 +54,40 @@ class FlightsFolder:
         for line in lines:
             cells = line.split(b",", CARRIER + 1)
             batches.setdefault((int(cells[MONTH]), cells[CARRIER].decode()), []).append(line)
+        visible = self._list_visible()
         for (month, carrier), rows in batches.items():
-            path = self.folder / carrier / f"2013-{month:02}.csv"
+            path = f"{carrier}/2013-{month:02}.csv"
             self._rows[path] = len(rows)
-            if path.exists():
+            if path in visible:
                 continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _hidden(path).write_bytes(b"".join([header, *rows]))
+            self._folder.create_dir(carrier, recursive=True)
+            with self._folder.open_output_stream(_hidden(path)) as file:
+                file.write(b"".join([header, *rows]))
+            self._waiting.add(path)
         return self
+
+    def _list_visible(self) -> set[str]:
+        from pyarrow import fs
+
+        below = fs.FileSelector("", recursive=True, allow_not_found=True)
+        return {one.path for one in self._folder.get_file_info(below) if not one.base_name.startswith(".")}
 
     def land(self, months: Iterable[int], carriers: Iterable[str] | None = None) -> NewFiles:
         """Makes the files of `months` visible, of all carriers or of `carriers`. Files that were visible do not count."""
         wanted, only = {f"2013-{m:02}.csv" for m in months}, None if carriers is None else set(carriers)
         fresh = []
-        for path in sorted(self._rows):
-            if path.name in wanted and (only is None or path.parent.name in only) and _hidden(path).exists():
-                _hidden(path).rename(path)
+        for path in sorted(self._waiting):
+            carrier, name = path.split("/")
+            if name in wanted and (only is None or carrier in only):
+                self._folder.move(_hidden(path), path)
                 fresh.append(path)
+        self._waiting -= set(fresh)
         return NewFiles(tuple(fresh), sum(self._rows[p] for p in fresh))
 
 
-def _hidden(path: Path) -> Path:
-    return path.with_name(f".{path.name}")
+def _hidden(path: str) -> str:
+    carrier, name = path.split("/")
+    return f"{carrier}/.{name}"
 
 
 def _lines(path: Path) -> Iterator[bytes]:

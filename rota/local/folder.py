@@ -41,6 +41,16 @@ class StateFolder:
         return self.root / "tables"
 
     @property
+    def bucket(self) -> Path:
+        """What a server of S3 keeps, where landing folders and tables are in a bucket."""
+        return self.root / "bucket"
+
+    @property
+    def cluster(self) -> Path:
+        """Where the processes of a cluster of Spark work."""
+        return self.root / "cluster"
+
+    @property
     def logs(self) -> Path:
         """The log files, one a process."""
         return self.root / "logs"

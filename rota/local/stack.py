@@ -12,15 +12,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.java import list_jars
+from rota.local.bucket import serve_buckets
 from rota.local.child import Child
+from rota.local.cluster import SMALL, SparkCluster
 from rota.local.folder import StateFolder, find_checkout
 from rota.local.page import DagsterPage
+from rota.local.storage import Storage, store_in_bucket, store_on_disk
 from rota.machine import explain_exit, free_port
 
-SPARK_OPTIONS = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")  # of each worker
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+SPARK_OPTIONS = (
+    "--master",
+    "local[2]",
+    "--conf",
+    "spark.driver.memory=1g",
+)  # of each worker, unless its Spark is a cluster's
 
 
 def read_environment(session: str | None = None) -> dict[str, str]:
@@ -74,14 +87,14 @@ class Stack(AbstractContextManager["Stack"]):
         self.env = {
             **DAGSTER,
             **env,
-            "ROTA_LANDING": str(state.landing.resolve()),
-            "ROTA_TABLES": str(state.tables.resolve()),
             "DAGSTER_HOME": str(state.dagster.resolve()),
             "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(self.root / "pipelines")),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(self.root), env.get("PYTHONPATH", "")])),
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
         }
+        self.spark: tuple[str, ...] = SPARK_OPTIONS
+        self.storage = self._use(store_on_disk(self.state))
         self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
         self._open.enter_context(state.hold())
@@ -108,9 +121,41 @@ class Stack(AbstractContextManager["Stack"]):
         self.server.start()
         return explain_exit(code)
 
-    def start_worker(self, name: str, *options: str) -> Child:
+    def start_bucket(self) -> str:
+        """From now on landing folders and tables are in a bucket of a server that it starts; returns its URL. Raises
+        ConfigError where what it takes is not installed."""
+        if not list_jars():
+            raise ConfigError("Spark has no jars to read a bucket. Type: rota prepare --s3")
+        server = self._open.enter_context(serve_buckets(self.state.bucket))
+        self.env = {name: value for name, value in self.env.items() if not name.startswith("AWS_")}
+        self.storage = self._use(store_in_bucket(server))
+        return self.storage.landing.removesuffix("/landing")
+
+    def start_cluster(self) -> str:
+        """From now on workers are applications of a cluster that it starts, with room for 16; returns its URL. Its executors
+        know how to come to the storage, and nothing else of this stack."""
+        self.cluster = self._open.enter_context(SparkCluster(self.state.cluster, cores=8, environ=self.storage.environ))
+        conf = {**SMALL, "spark.cores.max": "1"}
+        options = (word for name, value in conf.items() for word in ("--conf", f"{name}={value}"))
+        self.spark = ("--master", self.cluster.url, *options)
+        self.env["PYSPARK_PYTHON"] = str(self.cluster.write_python())
+        return self.cluster.url
+
+    def _use(self, storage: Storage) -> Storage:
+        self.env |= {"ROTA_LANDING": storage.landing, "ROTA_TABLES": storage.tables, **storage.environ}
+        return storage
+
+    def open_landing(self, name: str) -> "fs.FileSystem":
+        """What is below a landing folder of this name."""
+        return self.storage.open(f"{self.storage.landing}/{name}")
+
+    def open_tables(self, name: str) -> "fs.FileSystem":
+        """What is below the folder of this name, in which a pipeline's tables are."""
+        return self.storage.open(f"{self.storage.tables}/{name}")
+
+    def start_worker(self, name: str) -> Child:
         """Starts `rota worker --id name`, with its own Spark."""
-        command = [sys.executable, "-m", "rota", "worker", "--id", name, *options]
+        command = [sys.executable, "-m", "rota", "worker", "--id", name, *self.spark]
         return self._start(name, command, signal.SIGTERM)
 
     def start_dagster(self, wanted: int) -> DagsterPage:

@@ -7,18 +7,10 @@ from pathlib import Path
 import pytest
 
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+from rota.local.cluster import SMALL, SparkCluster
 from tests.cluster.executors_python import FRESH, ExecutorsPython
-from tests.cluster.standalone import SparkCluster
 from tests.dataplane.world import World
 from tests.waiting import wait_until
-
-SMALL = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.memory": "600m",
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-    "spark.cores.max": "2",
-}
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,9 @@ def place(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> It
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", str(python.path))
         server = SparkServer(
-            "cluster", SparkSettings(cluster.url, {**SMALL, **FRESH}), tmp_path_factory.mktemp("spark")
+            "cluster",
+            SparkSettings(cluster.url, {**SMALL, "spark.cores.max": "2", **FRESH}),
+            tmp_path_factory.mktemp("spark"),
         )
         server.start()
     try:

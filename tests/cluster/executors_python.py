@@ -1,14 +1,12 @@
-"""The Python of a cluster's executors, as a test wants it: it sees no checkout, whatever is installed for the tests.
-
-An installation of rota for its developers is seen by whoever reads the site's `.pth` files, so this Python reads none.
-"""
+"""The Python of a cluster's executors, as a test wants it: it sees no checkout, whatever is installed for the tests."""
 
 import sys
 from pathlib import Path
-from sysconfig import get_path
+
+from rota.local.cluster import PACKAGES_ALONE, write_program
 
 KINDS = {
-    "like ours": f'PYTHONPATH="$PYTHONPATH:{get_path("purelib")}" exec {sys.executable} -S "$@"',
+    "like ours": PACKAGES_ALONE,
     "without packages": f'exec {sys.executable} -S "$@"',
 }
 # Each task asks for a Python of its own, so that a change is seen at once.
@@ -25,7 +23,4 @@ class ExecutorsPython:
 
     def become(self, kind: str) -> None:
         """From the next task on."""
-        unseen = self.path.with_name("unseen")
-        unseen.write_text(f"#!/bin/sh\n{KINDS[kind]}\n")
-        unseen.chmod(0o755)
-        unseen.replace(self.path)
+        write_program(self.path, KINDS[kind])

@@ -11,8 +11,8 @@ from rota.dataplane.files.bucket import PAGE, BucketLanding
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import spark_server
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.local.bucket import BucketServer
 from rota.stores import open_files, open_objects
-from tests.bucket import BucketServer
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.landing_folders import open_files as open_source
 from tests.dataplane.world import World, kill, start_spark

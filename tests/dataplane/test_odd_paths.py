@@ -21,6 +21,7 @@ from rota.dataplane.names import key
 from rota.demo import deltalog
 from rota.errors import ConfigError
 from rota.ledger.change import find_commit
+from rota.local.storage import open_folder
 from rota.people.rename import rename
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import ReplayedRange, replay
@@ -65,7 +66,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
         f"{odd}/{name}.json" for name in ("0", "1", *(odd + n for n in "234"))
     ]
     vacuum(str(world.table), dry_run=False)
-    assert deltalog.read(world.table / "main").version == main.read_log()[0].version
+    assert deltalog.read(open_folder(world.table / "main")).version == main.read_log()[0].version
     world.call("q")
     rename(world.tree, "p", world.pipeline)
     assert count_rows(world) == count_each(f"q:{key(odd)}", 2)

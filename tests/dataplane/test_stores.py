@@ -12,7 +12,8 @@ from pyarrow import fs
 from rota import stores
 from rota.errors import RotaError
 from rota.ledger.delta_log import DeltaLog
-from tests.bucket import BucketServer, list_objects, serve_buckets
+from rota.local.bucket import BucketServer, serve_buckets
+from tests.bucket import list_objects
 from tests.dataplane.conformance.log_suite import append
 
 RACERS, KEYS = 16, 40

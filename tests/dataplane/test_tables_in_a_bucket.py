@@ -20,13 +20,13 @@ from rota.dataplane.spark import writing
 from rota.errors import EnvironmentFailed
 from rota.face.health import HealthReader
 from rota.ledger import delta_log, kept_tables
+from rota.local.bucket import CREDENTIALS, BucketServer
 from rota.registry import open_source
 from rota.run.consume import CommittedBatch
 from rota.run.maintain import maintain
 from rota.run.replay import ReplayedRange, replay
 from rota.run.work import WorkWatcher
 from rota.stores import choose_options, put_new
-from tests.bucket import CREDENTIALS, BucketServer
 from tests.dataplane.world import World
 
 ROWS = 50

@@ -18,12 +18,12 @@ from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_server import LIGHT, SERVER, SparkSettings
+from rota.local.bucket import CREDENTIALS
 from rota.machine import free_port
 from rota.pipeline import Pipeline
 from rota.registry import open_ports
 from rota.run.consume import CommittedBatch, Event, consume
 from rota.stores import is_url, open_objects
-from tests.bucket import CREDENTIALS
 from tests.claiming import claim_one
 from tests.conservation.engines import ENGINES
 from tests.waiting import wait_until

@@ -20,6 +20,7 @@ from rota.demo.scenario import Scenario
 from rota.errors import EnvironmentFailed
 from rota.local.flights import NewFiles
 from rota.local.page import DagsterPage
+from rota.local.storage import open_folder
 from tests.claiming import claim_one
 from tests.conformance.targets import found_with
 
@@ -50,7 +51,7 @@ class Place:
     def __post_init__(self) -> None:
         tree = found_with(GroupState(MemoryServer().connect(), "default"), [PARTITION])
         (self.folder / "_delta_log").mkdir()
-        self.observer = Observer(tree, self.folder)
+        self.observer = Observer(tree, open_folder(self.folder))
         self.begin("w1", LATE)
 
     def begin(self, name: str, attempt: str) -> None:
@@ -75,7 +76,7 @@ class Place:
             self.commit(attempt, self.version)
         self.meanwhile = self.later
 
-    def start_worker(self, name: str, *options: str) -> None:
+    def start_worker(self, name: str) -> None:
         self.children[name] = None
         self.begin(name, THIRD)
 

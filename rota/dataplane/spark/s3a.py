@@ -12,9 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rota.dataplane.spark.spark_server import find_spark_home
 from rota.errors import EnvironmentFailed
-from rota.java import find_java, list_jars, locate_jars
+from rota.java import find_java, find_spark_home, list_jars, locate_jars
 
 SDK = "2.35.4"
 PACKAGES = (

@@ -15,7 +15,6 @@ again: of 330 CPU seconds of 1,000 queries 55 went there. So they are 240 MB, as
 """
 
 import contextlib
-import importlib.util
 import os
 import re
 import shutil
@@ -35,7 +34,7 @@ from rota.dataplane.spark import token
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.words import STUCK
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.java import list_jars, locate_archive, use_archive
+from rota.java import find_spark_home, list_jars, locate_archive, use_archive
 from rota.machine import explain_exit, free_port, lock_file
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
@@ -306,14 +305,6 @@ def _launch() -> list[str]:
 def _escaped(text: str) -> str:
     """A key or a value as a file of Java properties has it."""
     return re.sub(r"[\\\s=:#!]", lambda m: {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(m[0], f"\\{m[0]}"), text)
-
-
-def find_spark_home() -> Path:
-    """The folder of the installed PySpark, found without importing it."""
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise ConfigError("PySpark is not installed. Try: pip install 'pyspark[connect]>=4.3,<4.4'")
-    return Path(spec.submodule_search_locations[0])
 
 
 def _scratch(name: str, wanted: Path | None) -> tuple[Path, IO[bytes]]:

@@ -3,8 +3,9 @@
 Laws:
 1. A process of it ends with its parent, however that ends: the kernel kills the master and the Spark workers, and an
    executor ends with its Spark worker.
-2. It inherits nothing of this process but where Java and the system's programs are. An executor works in a folder of its
-   own, below that of its Spark worker; neither a checkout nor PYTHONPATH is to be seen from there.
+2. It inherits nothing of this process but where Java and the system's programs are, and what it is given as `environ`. An
+   executor works in a folder of its own, below that of its Spark worker; neither a checkout nor PYTHONPATH is to be seen
+   from there.
 3. A master that is started again has its former address and knows what the one before knew, as Spark's recovery by a folder
    has it; Spark workers and applications find it there.
 """
@@ -13,30 +14,51 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from sysconfig import get_path
 from types import TracebackType
 
 import psutil
 
-from rota.dataplane.spark.spark_server import LIGHT, find_spark_home
 from rota.errors import EnvironmentFailed
-from rota.java import find_java
+from rota.java import find_java, find_spark_home, use_archive
 from rota.local.child import Child
 from rota.machine import free_port
 
 STARTING = 120.0  # seconds for a master or a Spark worker
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
+# They start sooner; with the archive of `rota prepare` the cluster is up for 9 CPU seconds instead of 15.
+LIGHT = " ".join(
+    ("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData", *(f'"{one}"' for one in use_archive("spark")))
+)
+SMALL = {  # of an application on it
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "600m",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": LIGHT,
+}
+# A Python with what is installed, and without what its `.pth` files name: among that is a checkout of rota's developers.
+PACKAGES_ALONE = f'PYTHONPATH="$PYTHONPATH:{get_path("purelib")}" exec {sys.executable} -S "$@"'
 
 
 class SparkCluster(AbstractContextManager["SparkCluster"]):
-    """A master and `workers` Spark workers of `cores` each; `memory` is what a Spark worker has for executors."""
+    """A master and `workers` Spark workers of `cores` each; `memory` is what a Spark worker has for executors, `environ`
+    what its machine knows, such as the credentials of a bucket."""
 
-    def __init__(self, folder: Path, workers: int = 2, cores: int = 2, memory: str = "4g") -> None:
-        self.folder, self.cores, self.memory = folder.resolve(), cores, memory
+    def __init__(
+        self,
+        folder: Path,
+        workers: int = 2,
+        cores: int = 2,
+        memory: str = "4g",
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.folder, self.cores, self.memory, self.environ = folder.resolve(), cores, memory, dict(environ or {})
         self.names = [f"worker-{number}" for number in range(workers)]
         self.children: dict[str, Child] = {}
         self.port = free_port()
@@ -49,8 +71,8 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
     def __enter__(self) -> "SparkCluster":
         try:
             self.start_master()
-            for name in self.names:
-                self.start_worker(name)
+            for began in [self._begin_worker(name) for name in self.names]:
+                self._wait(*began)
         except BaseException:
             self.close()
             raise
@@ -68,10 +90,20 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
 
     def start_worker(self, name: str) -> None:
         """Starts a Spark worker and waits until the master knows it. Raises EnvironmentFailed."""
+        self._wait(*self._begin_worker(name))
+
+    def _begin_worker(self, name: str) -> tuple[Child, Callable[[], bool]]:
+        """The Spark worker, and whether the master knows it."""
         room = ("--cores", str(self.cores), "--memory", self.memory, "--work-dir", str(self.folder / name / "work"))
         worker = self._start(name, WORKER, *room, "--host", "127.0.0.1", "--webui-port", "0", self.url)
         began = worker.log.stat().st_size
-        self._wait(worker, lambda: b"Successfully registered" in worker.log.read_bytes()[began:])
+        return worker, lambda: b"Successfully registered" in worker.log.read_bytes()[began:]
+
+    def write_python(self) -> Path:
+        """The Python for its executors, which PYSPARK_PYTHON of a worker names."""
+        path = self.folder / "python"
+        write_program(path, PACKAGES_ALONE)
+        return path
 
     def find_executors(self, name: str | None = None) -> list[psutil.Process]:
         """The executors that live, of one Spark worker or of all."""
@@ -105,6 +137,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
             "SPARK_LOCAL_DIRS": str(place / "local"),
             "SPARK_DAEMON_MEMORY": "192m",
             "SPARK_DAEMON_JAVA_OPTS": " ".join([LIGHT, *(f"-Dspark.deploy.{k}={v}" for k, v in options.items())]),
+            **self.environ,
         }
         command = [str(find_spark_home() / "bin" / "spark-class"), program, *words]
         self.children[name] = Child(name, command, place / "log", environment, signal.SIGTERM, folder=place)
@@ -124,6 +157,14 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
         except OSError:
             return False
         return True
+
+
+def write_program(path: Path, line: str) -> None:
+    """Puts a program in place of what is there, at once: a line of shell."""
+    unseen = path.with_name(f".{path.name}")
+    unseen.write_text(f"#!/bin/sh\n{line}\n")
+    unseen.chmod(0o755)
+    unseen.replace(path)
 
 
 def _locate_bash() -> str:

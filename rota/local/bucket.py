@@ -1,0 +1,114 @@
+"""A server of S3 over a folder, on loopback: versitygw. It judges races: of conditional puts one alone wins. It keeps a log
+of its requests, by which they are counted.
+
+Law: it ends with this process at the latest.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.local.child import Child
+from rota.machine import free_port
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+
+PROGRAM = "versitygw"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "rota-local-access", "AWS_SECRET_ACCESS_KEY": "rota-local-secret-4711"}
+REGION = "us-east-1"
+ANSWERING = 60.0  # seconds until it answers; it takes a tenth of one
+
+
+@dataclass(frozen=True, slots=True)
+class BucketServer:
+    """A server that answers. `data` has a folder for each of its buckets; `log` a line for each request."""
+
+    endpoint: str
+    data: Path
+    log: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """What a process is told that is to speak to it."""
+        return {
+            **CREDENTIALS,
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def make_bucket(self) -> str:
+        """The name of a new bucket. (The server takes a folder for one.)"""
+        name = f"b{uuid.uuid4().hex[:12]}"
+        (self.data / name).mkdir()
+        return name
+
+    def open(self, location: str) -> "fs.FileSystem":
+        """What is below `s3://bucket/prefix`, as Arrow has files."""
+        from pyarrow import fs
+
+        scheme, _, host = self.endpoint.partition("://")
+        access, secret = CREDENTIALS.values()
+        files = fs.S3FileSystem(
+            access_key=access,
+            secret_key=secret,
+            endpoint_override=host,
+            scheme=scheme,
+            region=REGION,
+            allow_delayed_open=True,  # a small file is one request
+        )
+        return fs.SubTreeFileSystem(location.removeprefix("s3://"), files)
+
+    def count_requests(self) -> int:
+        """How many it has answered since it began."""
+        return len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
+
+    def list_requests(self, since: int = 0) -> list[str]:
+        """Operation and key of those that it answered, from that one on."""
+        lines = self.log.read_text().splitlines()[since:] if self.log.exists() else []
+        return [" ".join(line.split()[i] for i in (7, 8)) for line in lines]
+
+
+def find_program() -> str:
+    """The server's program. Raises ConfigError without it."""
+    beside = Path(sys.executable).with_name(PROGRAM)
+    found = str(beside) if beside.exists() else shutil.which(PROGRAM)
+    if not found:
+        raise ConfigError(f"{PROGRAM}, a server of S3, is not installed. In a checkout of rota type: make tools")
+    return found
+
+
+@contextmanager
+def serve_buckets(folder: Path, *more: str) -> Iterator[BucketServer]:
+    """A server over the folder, with `more` options of its program. Raises ConfigError without the program, and
+    EnvironmentFailed."""
+    port, data, log = free_port(), folder / "data", folder / "requests.log"
+    root = ["--access", CREDENTIALS["AWS_ACCESS_KEY_ID"], "--secret", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]]
+    command = [find_program(), "--port", f"127.0.0.1:{port}", *root, "--quiet", "--access-log", str(log), *more]
+    data.mkdir(parents=True)
+    server = Child(PROGRAM, [*command, "posix", str(data)], folder / "out", os.environ, signal.SIGTERM)
+    try:
+        until = time.monotonic() + ANSWERING
+        while not _answers(port):
+            if not server.running or time.monotonic() > until:
+                raise EnvironmentFailed(f"{PROGRAM} {server.describe_end()}: {server.read_log_end()}. See {server.log}")
+            time.sleep(0.02)
+        yield BucketServer(f"{'https' if '--cert' in more else 'http'}://127.0.0.1:{port}", data, log)
+    finally:
+        server.end(patience=0)
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
