@@ -21,11 +21,11 @@ SESSION = "4"  # seconds: how long a dead worker counts as alive
 # What else a stack starts first, where it is asked for; each says what that is.
 STORES: "Mapping[str, Callable[[Stack], str]]" = {
     "disk": lambda _: "",
-    "s3": lambda stack: f"landing folder and table are in {stack.start_bucket()}",
+    "s3": lambda stack: f"a server of S3, for landing folder and table, is up at {stack.start_bucket().endpoint}",
 }
 SPARKS: "Mapping[str, Callable[[Stack], str]]" = {
     "local": lambda _: "",
-    "cluster": lambda stack: f"a standalone cluster of Spark is up at {stack.start_cluster()}",
+    "cluster": lambda stack: f"a standalone cluster of Spark is up at {stack.start_cluster().url}",
 }
 
 

@@ -284,6 +284,8 @@ class Process:
         False if it was asked to leave meanwhile. Raises EnvironmentFailed."""
         if self.server is None:
             return True
+        if greed := self.server.settings.explain_greed():
+            self.say("notice", reason=greed)
         self._launch(self.server)
         while not self.signals:
             self.watch_spark()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.java import list_jars
-from rota.local.bucket import serve_buckets
+from rota.local.bucket import BucketServer, serve_buckets
 from rota.local.child import Child
 from rota.local.cluster import SMALL, SparkCluster
 from rota.local.folder import StateFolder, find_checkout
@@ -121,25 +121,25 @@ class Stack(AbstractContextManager["Stack"]):
         self.server.start()
         return explain_exit(code)
 
-    def start_bucket(self) -> str:
-        """From now on landing folders and tables are in a bucket of a server that it starts; returns its URL. Raises
+    def start_bucket(self) -> BucketServer:
+        """From now on landing folders and tables are in a bucket of the server that it starts and returns. Raises
         ConfigError where what it takes is not installed."""
         if not list_jars():
             raise ConfigError("Spark has no jars to read a bucket. Type: rota prepare --s3")
         server = self._open.enter_context(serve_buckets(self.state.bucket))
         self.env = {name: value for name, value in self.env.items() if not name.startswith("AWS_")}
         self.storage = self._use(store_in_bucket(server))
-        return self.storage.landing.removesuffix("/landing")
+        return server
 
-    def start_cluster(self) -> str:
-        """From now on workers are applications of a cluster that it starts, with room for 16; returns its URL. Its executors
+    def start_cluster(self) -> SparkCluster:
+        """From now on workers are applications of the cluster that it starts and returns, with room for 16. Its executors
         know how to come to the storage, and nothing else of this stack."""
-        self.cluster = self._open.enter_context(SparkCluster(self.state.cluster, cores=8, environ=self.storage.environ))
+        cluster = self._open.enter_context(SparkCluster(self.state.cluster, cores=8, environ=self.storage.environ))
         conf = {**SMALL, "spark.cores.max": "1"}
         options = (word for name, value in conf.items() for word in ("--conf", f"{name}={value}"))
-        self.spark = ("--master", self.cluster.url, *options)
-        self.env["PYSPARK_PYTHON"] = str(self.cluster.write_python())
-        return self.cluster.url
+        self.spark = ("--master", cluster.url, *options)
+        self.env["PYSPARK_PYTHON"] = str(cluster.write_python())
+        return cluster
 
     def _use(self, storage: Storage) -> Storage:
         self.env |= {"ROTA_LANDING": storage.landing, "ROTA_TABLES": storage.tables, **storage.environ}

@@ -10,6 +10,7 @@ import pytest
 from rota.cli import worker
 from rota.cli.worker import RESTARTS, ROOM, STARTING, Process
 from rota.coordination.records import Live
+from rota.dataplane.spark.spark_server import SparkSettings
 from rota.errors import EnvironmentFailed
 from rota.group.usage import EVERY, STALE, Usage
 from rota.settings import Settings
@@ -40,7 +41,7 @@ class Deaf:
     """A Spark that answered once and, started again, lives and never answers."""
 
     url, log, silence = "sc://127.0.0.1:1", "spark.log", 30.0
-    settings = type("Settings", (), {"master": "yarn"})
+    settings = SparkSettings("yarn")
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -154,6 +155,27 @@ def test_a_worker_without_executors_says_so_until_it_has_one(
     process.log.close()
     words = re.findall(r"event=(spark-\w+)", capfd.readouterr().err)
     assert [one for one in words if one.endswith("able")] == ["spark-unable", "spark-unable", "spark-able"]
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "greedy"),
+    [
+        ("spark://head:7077", {}, True),
+        ("spark://head:7077", {"spark.cores.max": "4"}, False),
+        ("local[8]", {}, False),
+        ("yarn", {}, False),
+    ],
+)
+def test_a_worker_that_leaves_no_core_to_others_says_so_once(
+    capfd: pytest.CaptureFixture[str], master: str, conf: dict[str, str], greedy: bool
+) -> None:
+    spark = Deaf()
+    spark.settings = SparkSettings(master, conf)
+    process = Process("g", "w1", Live(), spark, Settings.from_environment(), "")  # type: ignore[arg-type]
+    assert process.start_spark()
+    process.log.close()
+    said = [line for line in capfd.readouterr().err.splitlines() if "event=notice" in line]
+    assert [f"all cores of {master}" in line and "--conf spark.cores.max=N" in line for line in said] == [True] * greedy
 
 
 def test_usage_is_news_when_it_moved_or_grew_old(monkeypatch: pytest.MonkeyPatch) -> None:

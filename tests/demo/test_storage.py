@@ -83,10 +83,12 @@ def test_a_stack_whose_data_is_in_a_bucket_speaks_to_that_alone(
     monkeypatch.setattr("rota.local.stack.list_jars", lambda: (Path("one.jar"),))
     with Stack(StateFolder(tmp_path / "state"), {"AWS_PROFILE": "theirs"}) as stack:
         assert stack.env["ROTA_TABLES"] == str(stack.state.tables.resolve())
-        bucket = stack.start_bucket()
-        assert (stack.env["ROTA_LANDING"], stack.env["ROTA_TABLES"]) == (f"{bucket}/landing", f"{bucket}/tables")
+        server = stack.start_bucket()
+        (bucket,) = (path.name for path in server.data.iterdir())
+        assert stack.env["ROTA_LANDING"] == f"s3://{bucket}/landing"
+        assert stack.env["ROTA_TABLES"] == f"s3://{bucket}/tables"
         assert "AWS_PROFILE" not in stack.env
-        assert stack.env["AWS_ENDPOINT_URL"].startswith("http://127.0.0.1:")
+        assert stack.env["AWS_ENDPOINT_URL"] == server.endpoint
         with stack.open_tables("t").open_output_stream("one") as file:
             file.write(b"1")
-        assert [path.name for path in (stack.state.bucket / "data").glob("*/tables/t/*")] == ["one"]
+        assert [path.name for path in server.data.glob("*/tables/t/*")] == ["one"]

@@ -171,11 +171,14 @@ def test_the_config_of_the_pages_is_a_batchs(block: Block) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_page)
 def test_each_command_of_a_page_is_one(page: Path) -> None:
-    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    makefile = (ROOT / "Makefile").read_text()
+    targets, variables = set(re.findall(r"^([\w-]+):", makefile, re.M)), set(re.findall(r"\$\((\w+)\)", makefile))
     for line in find_commands(page):
         words = shlex.split(line, comments=True) if line.startswith(("rota ", "make ")) else []
         if words[:1] == ["make"]:
-            assert set(words[1:]) <= targets, line
+            given = {word.partition("=")[0] for word in words if "=" in word}
+            assert given <= variables, line
+            assert {word for word in words[1:] if "=" not in word} <= targets, line
         elif words and words[1] != "...":
             command = cli.get_command(click.Context(cli), words[1])
             assert command is not None, line

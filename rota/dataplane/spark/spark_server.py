@@ -44,6 +44,7 @@ DRIVER_PORT = "spark.driver.port"
 OPTIONS = "spark.driver.extraJavaOptions"
 ARCHIVE = "spark"
 JARS = "spark.jars"
+CORES = "spark.cores.max"
 CODE = "-XX:ReservedCodeCacheSize=240m"
 LIGHT = f"-XX:TieredStopAtLevel=1 {CODE} -XX:+UseSerialGC -XX:-UsePerfData"
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
@@ -99,6 +100,15 @@ class SparkSettings:
         }
         jars = [self.conf.get(JARS, ""), *map(str, list_jars())]
         return ours | dict(self.conf) | ({JARS: ",".join(filter(None, jars))} if any(jars) else {})
+
+    def explain_greed(self) -> str:
+        """What to say of an application that leaves none of its standalone cluster to others; empty of another one."""
+        if not self.master.startswith("spark://") or CORES in self.conf:
+            return ""
+        return (
+            f"it takes all cores of {self.master}, and the next worker gets none there: give each worker --conf {CORES}=N, "
+            f"unless the master's spark.deploy.defaultCores says how many"
+        )
 
 
 class SparkServer:
