@@ -13,7 +13,7 @@ import click
 import psutil
 
 from rota.coordination.embedded import EmbeddedZooKeeper
-from tests.bucket import serve_buckets
+from rota.local.bucket import serve_buckets
 from tests.chaos.stage import Stage
 
 

@@ -29,7 +29,8 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
 from rota.group.found import follow
 from rota.group.rebalance import rebalance
-from tests.bucket import BucketServer, on_disk
+from rota.local.bucket import BucketServer
+from tests.bucket import in_bucket, on_disk
 from tests.chaos.rows import Count, count
 from tests.conformance.processes import Worker
 from tests.waiting import LONG, wait_until
@@ -75,7 +76,7 @@ class Stage:
             self.strikes = (*self.strikes, "kill spark")
         self.random, self.numbers, self.files = Random(self.seed), numbers(), numbers()
         self.group = f"chaos-{self.protocol}-{self.folder.name}"
-        place = self.buckets.make_place() if self.buckets else on_disk(self.folder)
+        place = in_bucket(self.buckets) if self.buckets else on_disk(self.folder)
         self.landing, self.table = place / "land", place / "table"
         (self.folder / "pipelines").mkdir(parents=True)
         (self.folder / "logs").mkdir()

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
-from tests.bucket import BucketServer
+from rota.local.bucket import BucketServer
 from tests.chaos.rows import count
 from tests.chaos.stage import Stage
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 
 from rota.dataplane.spark import session
-from tests.bucket import on_disk, serve_buckets
+from rota.local.bucket import serve_buckets
+from tests.bucket import on_disk
 from tests.conservation import play
 from tests.conservation.case import STORES, Case
 from tests.conservation.checker import Judgement

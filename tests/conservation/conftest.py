@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from rota.java import list_jars
-from tests.bucket import BucketServer
+from rota.local.bucket import BucketServer
 from tests.dataplane.conftest import spark
 
 __all__ = ["spark"]

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rota.dataplane import names
+from rota.local.bucket import BucketServer
 from rota.run.consume import CommittedBatch, ParkedPartition
-from tests.bucket import BucketServer, Place, on_disk
+from tests.bucket import Place, in_bucket, on_disk
 from tests.conservation import checker, transforms
 from tests.conservation.case import Case
 from tests.conservation.checker import Fault, Judgement
@@ -61,7 +62,7 @@ def consume_case(
     place = on_disk(folder)
     if case.store == "bucket":
         assert server
-        place = server.make_place()
+        place = in_bucket(server)
     land(case, place / "land")
     table = place / "tables" / "p"
     text = pipeline(case).replace("{table!r}", repr(table.address))

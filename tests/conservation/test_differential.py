@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.bucket import BucketServer
+from rota.local.bucket import BucketServer
 from tests.conservation import play, transforms
 from tests.conservation.case import STORES
 from tests.conservation.engines import ENGINES
