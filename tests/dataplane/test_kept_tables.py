@@ -16,7 +16,7 @@ from rota.ledger.delta_log import DeltaLog, DeltaVersion
 from rota.ledger.kept_tables import KEPT, list_tags
 from rota.ledger.port import Draft, Moved
 from rota.ledger.schema import FIRST
-from tests.bucket import BucketServer
+from rota.local.bucket import BucketServer
 from tests.dataplane.conformance.log_suite import append, make_file
 
 LAST = 12  # commits of a log without a checkpoint

@@ -11,8 +11,8 @@ from rota.dataplane import footers, names
 from rota.dataplane.delta.tables import open_table
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import DataFile
+from rota.local.bucket import BucketServer
 from rota.stores import make_folder, open_files
-from tests.bucket import BucketServer
 from tests.dataplane.conformance.table_suite import TableSuite
 from tests.dataplane.conftest import log
 
