@@ -79,13 +79,13 @@ def check_after(after: str, where: str) -> None:
 
 def check_new_columns(new_columns: str, format: str, where: str) -> None:
     """Raises ConfigError for a policy that is none, or that nobody could keep."""
-    if new_columns not in ("ignore", "refuse"):
-        raise ConfigError(f"new_columns={new_columns!r} of {where}: give 'ignore' or 'refuse'")
-    if new_columns == "refuse" and format != "parquet":
+    if new_columns not in ("ignore", "refuse", "add"):
+        raise ConfigError(f"new_columns={new_columns!r} of {where}: give 'ignore', 'refuse' or 'add'")
+    if new_columns != "ignore" and format != "parquet":
         why = (
             "a header with another column always stops its partition" if format == "csv" else "each text is parsed once"
         )
-        raise ConfigError(f"new_columns='refuse' of {where} is for Parquet; of {format}, {why}. Leave it out")
+        raise ConfigError(f"new_columns={new_columns!r} of {where} is for Parquet; of {format}, {why}. Leave it out")
 
 
 def check_names(schema: str, format: str, where: str) -> None:
@@ -202,8 +202,9 @@ def files(
     `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.
     `after` says what becomes of a file once it is consumed: "keep", "delete", or "archive:_PREFIX", a folder below `path`
     whose name begins with _ or .
-    `new_columns` says what becomes of a column of a Parquet file that `schema` does not name: "ignore", or "refuse": its
-    partition stops, and says which. (A CSV header with another column always stops it. Of JSON other fields are ignored.)
+    `new_columns` says what becomes of a column of a Parquet file that `schema` does not name: "ignore"; "refuse": its
+    partition stops, and says which; or "add": the transform gets it, and the table, as null of files that lack it. (A CSV
+    header with another column always stops its partition. Of JSON other fields are ignored.)
 
     Raises ConfigError on a bad value.
     """

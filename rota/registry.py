@@ -52,7 +52,9 @@ def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
     def read_offsets(partitions: Iterable[str]) -> dict[str, int | None]:
         return {p: one.offset for p, one in main.read_positions_in(main.open(), partitions).items()}
 
-    return _choose(SOURCES, pipeline.source)(pipeline, Home(tables.location, tables.scratch, read_offsets))
+    return _choose(SOURCES, pipeline.source)(
+        pipeline, Home(tables.location, tables.scratch, read_offsets, main.read_schema)
+    )
 
 
 def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:

@@ -24,11 +24,13 @@ from rota.ledger.values import DataFile, Ranges, Spans
 class Home:
     """What a source is given beside its declaration. Below `location`, where the tables are, `index/` is the source's own;
     so is what an attempt puts into `scratch`, a folder that the run and its Spark see. `read_offsets` says where the table
-    stands with each of these partitions, whoever has it; None where it does not know one."""
+    stands with each of these partitions, whoever has it; None where it does not know one. `read_columns` gives the table's
+    columns, JSON; None where there is no table."""
 
     location: str
     scratch: Path
     read_offsets: Callable[[Iterable[str]], Mapping[str, int | None]]
+    read_columns: Callable[[], str | None]
 
 
 class Source(Protocol):

@@ -2,11 +2,13 @@
 
 Law: a batch may bring new columns, which the table gets before the commit; one that lacks a column of the table, or has
 it in another type, is refused before anything is written. Nullability is not compared: every column may be null.
+
+Law: a column that is new to the table keeps the marks that its batch gives it, and no later batch changes them.
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rota.errors import BadTransform
@@ -16,6 +18,8 @@ SPLIT = "rota_partition"  # the column that splits a written folder by partition
 PLAIN = re.compile(
     r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"
 )
+# Marks of a column that came by itself: what it is called in landed files, and which of them brought it.
+ADDED, BROUGHT = "rota.added", "rota.brought"
 NEEDED = {PARTITION: "string", OFFSET: "long"}
 FIRST = json.dumps(
     {
@@ -46,6 +50,9 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
     low = [name.lower() for name in found]
     if twice := sorted({name for name in low if low.count(name) > 1}):
         raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
+    exact = {name.lower(): name for name in there}
+    if other := next((name for name in found if exact.get(name.lower(), name) != name), ""):
+        raise BadTransform(f"Column {other} is {exact[other.lower()]} in the table. Give it that name")
 
 
 def find_added(table: str, batches: Iterable[str]) -> str:
@@ -59,12 +66,22 @@ def find_added(table: str, batches: Iterable[str]) -> str:
     return json.dumps({"type": "struct", "fields": list(fields.values())}) if fields else ""
 
 
+def list_added(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The columns of a schema that came by themselves, each under its name in landed files, with its marks."""
+    marked = [f for f in schema["fields"] if {ADDED, BROUGHT} <= f.get("metadata", {}).keys()]
+    return [{**f, "name": f["metadata"][ADDED]} for f in marked]
+
+
 def _fields(schema: str, names: set[str]) -> list[dict[str, Any]]:
     return [
-        {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}}
+        {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": _marks(f)}
         for f in json.loads(schema)["fields"]
         if f["name"] in names
     ]
+
+
+def _marks(field: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: text for name, text in field.get("metadata", {}).items() if name in (ADDED, BROUGHT)}
 
 
 def _types(schema: str) -> dict[str, Any]:

@@ -60,14 +60,14 @@ def test_a_field_of_a_part_is_a_new_column_too(tmp_path: Path) -> None:
         there = {"a": "long", "b": {"type": "map", "keyType": "string", "valueType": parts}}
         struct = {"type": "struct", "fields": [{"name": name, "type": there[name.lower()]} for name in outer]}
         fields = [{"name": "L", "type": {"type": "array", "elementType": struct}}]
-        return parquet.explain_misfit(tmp_path / "0.parquet", {"type": "struct", "fields": fields}, False, True)
+        return parquet.explain_misfit(tmp_path / "0.parquet", {"type": "struct", "fields": fields}, False, "refuse")
 
     assert explain(["c", "D"], ["A", "b"]) == ""
     assert explain(["c"], ["a", "b"]).startswith("has l.element.b.value.d, and the schema of files(...) has not")
     assert explain(["c", "d"], ["b"]).startswith("has l.element.a, and")
 
 
-@pytest.mark.parametrize(("policy", "format"), [("add", "parquet"), ("refuse", "json"), ("refuse", "csv")])
+@pytest.mark.parametrize(("policy", "format"), [("drop", "parquet"), ("refuse", "json"), ("add", "csv")])
 def test_a_policy_that_nobody_could_keep_is_refused(policy: str, format: str) -> None:
     with pytest.raises(ConfigError, match="new_columns="):
         files("/x", format=format, schema="n int", new_columns=policy)  # type: ignore[arg-type]

@@ -1,16 +1,12 @@
 """Every pair of a type in a Parquet file and a declared type: what is not refused, Spark reads with equal values."""
 
-import math
 import re
 import tempfile
 from collections.abc import Iterator
-from decimal import Decimal
-from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +15,7 @@ from rota.dataplane.files import parquet
 from rota.dataplane.spark import session
 from tests.dataplane.parquet_bytes import SHAPES, write
 from tests.dataplane.parquet_kinds import list_kinds
+from tests.dataplane.parquet_values import compare
 
 KINDS = list_kinds()
 DECIMALS = (
@@ -31,7 +28,6 @@ DECLARED = (
     *(f"decimal({digits},{scale})" for digits, scale in DECIMALS),
 )  # fmt: skip
 DDL = {"byte": "tinyint", "short": "smallint", "long": "bigint"}
-NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 SAID = re.compile(r"(?:^has |, )(\w+)(?:\.\w+)* as ")
 
 
@@ -71,37 +67,6 @@ def find_accepted() -> Iterator[tuple[str, str, str]]:
                 refused = SAID.findall(parquet.explain_misfit(file, {"type": "struct", "fields": fields}, False))
                 assert set(refused) <= KINDS.keys()
                 yield from ((shape, name, declared) for name in KINDS if name not in refused)
-
-
-def compare(column: pa.ChunkedArray, cut: bool) -> list[Any]:
-    """Values of which equal ones are equal, whatever their types; `cut` to whole microseconds."""
-    return [value for chunk in column.chunks for value in _compare(chunk, cut)]
-
-
-def _compare(column: pa.Array, cut: bool) -> list[Any]:
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.storage
-    kind = column.type
-    if pa.types.is_struct(kind):
-        return list(zip(*(_compare(column.field(n), cut) for n in range(kind.num_fields)), strict=True))
-    if pa.types.is_map(kind):
-        return list(zip(_compare(column.keys, cut), _compare(column.items, cut), strict=True))
-    if pa.types.is_list(kind):
-        return _compare(column.flatten(), cut)
-    if pa.types.is_timestamp(kind):
-        nanos = [n * NANOS[kind.unit] for n in column.cast(pa.int64()).to_pylist()]
-        return [n // 1000 * 1000 for n in nanos] if cut else nanos
-    if pa.types.is_date(kind):
-        return [n * 86400 * 10**9 for n in column.cast(pa.int32()).to_pylist()]
-    return [_exact(value) for value in column.to_pylist()]
-
-
-def _exact(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return value
-    return Fraction(value) if math.isfinite(value) else str(value)
 
 
 @pytest.mark.parametrize("by_dictionary", [False, True], ids=["plain", "by dictionary"])

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.files import listing, parquet, staging, texts
+from rota.dataplane.files import added, listing, parquet, staging, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, LandedBytes, Landing, Shown
@@ -39,31 +39,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Look = Callable[[LandedFile], LandedFile | None]
 SHOWN = 80  # characters of a line that an error quotes
-LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended; {p} is the partition
-    "vanished before it was consumed. Bring it back, then: rota retry {p}. Or, if it is gone for good: rota skip {p}",
-    "changed after it got its offset. To take it as it is now: rota retry {p}. Or to go on without it: rota skip {p}",
-    "an older one took its place. Bring the newer one back, then: rota retry {p}",
-    "then: rota retry {p}",
-)
-AGAIN = (
-    "vanished. Bring it back, or give a range without it",
-    "changed while it was read again. Once nobody writes it any more, replay it",
-    "an older one took its place. Bring the newer one back",
-    "then replay {p}",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """The landing folder of pipeline `name`; `told_of` says what became of a file, and the next step; `reading` has the
-    files of ranges that are being read."""
+    """The landing folder of pipeline `name`; `told_of` says what became of a file, and the next step; `read_columns` gives
+    the table's columns; `reading` has the files of ranges that are being read."""
 
     name: str
     landing: Landing
     declared: Files
     index: FileIndex
     clock: Callable[[], float] = time.time
-    told_of: tuple[str, str, str, str] = LIVE
+    told_of: tuple[str, str, str, str] = listing.LIVE
+    read_columns: Callable[[], str | None] = lambda: None
     reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +63,8 @@ class FilesSource:
         """The source that the pipeline declares, with the environment's variables filled in."""
         declared = cast(Files, pipeline.source)
         landing = open_landing(declared.path, home.scratch)
-        return cls(pipeline.name, landing, declared, FileIndex(join(home.location, "index")))
+        index = FileIndex(join(home.location, "index"))
+        return cls(pipeline.name, landing, declared, index, read_columns=home.read_columns)
 
     @property
     def options(self) -> dict[str, str]:
@@ -228,7 +218,7 @@ class FilesSource:
         files = self.index.files(ranges)
         look = self.tidier.look(file for p, (start, end) in ranges.items() for file in files[p][start:end])
         now = {p: {o: look(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
-        return replace(self, index=replace(self.index, renewed=now), told_of=AGAIN, reading={})
+        return replace(self, index=replace(self.index, renewed=now), told_of=listing.AGAIN, reading={})
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
@@ -237,12 +227,11 @@ class FilesSource:
         landed = [self.landing.find(f) for p, (start, end) in ranges.items() for f in files[p][start:end]]
         try:
             with self.landing.show(attempt, files, ranges) as shown:
-                self._refuse(staging.explain_misnamed, files, ranges)
+                self._refuse(lambda file, _: staging.explain_misnamed(file), files, ranges)
                 if self.declared.format != "parquet":
                     yield self._read_text(spark, shown, landed)
                 else:  # whoever counts its records notices what Spark does not see
-                    frame = shown.load(spark, self.declared, self.options)
-                    self._check_columns(json.loads(frame.schema.json()), files, ranges)
+                    frame = self._read_parquet(spark, shown, files, ranges)
                     yield Records(frame, count=lambda: parquet.count_rows(landed), identify=shown.identify)
         finally:
             self.reading.clear()
@@ -350,27 +339,41 @@ class FilesSource:
                 return f"{file.path} (offset {offset}) is no regular file any more. {way}", False
             if now != file:
                 what = f"{file.path} (offset {offset})"
-                if now is None and (taken := self.tidier.explain_taken(file, again=self.told_of is AGAIN)):
+                if now is None and (taken := self.tidier.explain_taken(file, again=self.told_of is listing.AGAIN)):
                     return f"{what} {taken}, {self._tell(3, partition)}", True
                 return f"{what} {self._tell(now is not None, partition)}", now is None
         return "", False
 
     def _refuse(
-        self, explain: Callable[[LandedBytes], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
+        self, explain: Callable[[LandedBytes, str], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
     ) -> None:
-        """Raises SourceChanged for a file of which `explain` says why Spark must not read it."""
+        """Raises SourceChanged for a file of which `explain` says, of its bytes and path, why Spark must not read it."""
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
-                if why := explain(self.landing.find(file)):
+                if why := explain(self.landing.find(file), file.path):
                     raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
 
-    def _check_columns(self, schema: dict[str, Any], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
+    def _read_parquet(
+        self, spark: "SparkSession", shown: Shown, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
+    ) -> "DataFrame":
         """What a Parquet file has not would be null in every row, and what does not fit another number: told, not read, but
-        for null that the user wants so."""
+        for null that the user wants so, or of a column that came by itself."""
+        seen: dict[str, parquet.Footer | None] = {}
+        more, new = added.Added(frozenset(), {}), self.declared.new_columns
+
+        def take(file: LandedBytes, path: str) -> str:
+            seen[path] = parquet.read_footer(file)
+            return more.take(path, seen[path])
+
+        if new == "add":
+            more = added.Added.of(self.declared.schema, self.read_columns())
+            self._refuse(take, files, ranges)
+        frame = shown.load(spark, self.declared, self.options, added=more.chosen.values())
+        schema = json.loads(frame.schema.json())
         schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
-        absent_is_null = self.declared.options.get("mergeSchema", "false").lower() == "true"
-        refuse = self.declared.new_columns == "refuse"
-        self._refuse(lambda file: parquet.explain_misfit(file, schema, absent_is_null, refuse), files, ranges)
+        null = self.declared.options.get("mergeSchema", "false").lower() == "true"
+        self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, seen.get(path)), files, ranges)
+        return frame
 
     def check_one_a_line(self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, whose first value alone Spark would read: the

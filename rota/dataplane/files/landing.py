@@ -6,7 +6,7 @@ same. Whoever names, lists, looks at or opens one, or has Spark read it, does so
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
 from rota.dataplane.files.file_index import LandedFile
 from rota.ledger.values import Ranges
@@ -35,9 +35,15 @@ class Shown(Protocol):
     """The files of a job as Spark reads them."""
 
     def load(
-        self, spark: "SparkSession", declared: Files, options: Mapping[str, str], corrupt: str = ""
+        self,
+        spark: "SparkSession",
+        declared: Files,
+        options: Mapping[str, str],
+        corrupt: str = "",
+        added: Iterable[Mapping[str, Any]] = (),
     ) -> "DataFrame":
-        """Their records, with the declared columns and the columns `corrupt`."""
+        """Their records, with the declared columns, the columns `corrupt`, and those that are `added`, as a schema of Spark
+        has them in JSON."""
         ...
 
     def load_text(

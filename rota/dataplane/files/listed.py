@@ -9,12 +9,13 @@ beginning.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from zlib import crc32
 
+from rota.dataplane.files.added import Field, extend
 from rota.pipeline import Files
 from rota.record import OFFSET, PARTITION
 from rota.stores import describe_to_spark
@@ -36,10 +37,15 @@ class Listed:
     paths: Mapping[str, Mapping[int, str]]
 
     def load(
-        self, spark: "SparkSession", declared: Files, options: Mapping[str, str], corrupt: str = ""
+        self,
+        spark: "SparkSession",
+        declared: Files,
+        options: Mapping[str, str],
+        corrupt: str = "",
+        added: Iterable[Field] = (),
     ) -> "DataFrame":
-        """See `Shown.load`: the columns are the declared ones alone."""
-        schema = f"{declared.schema}, {corrupt}".rstrip(", ")
+        """See `Shown.load`: no other columns."""
+        schema = extend(spark, f"{declared.schema}, {corrupt}".rstrip(", "), added)
         reader = spark.read.schema(schema).format(declared.format).options(**options, **describe_to_spark())
         return reader.load([self._escape(path) for of in self.paths.values() for path in of.values()])
 

@@ -19,6 +19,18 @@ ASIDE = "it lies in no partition's folder; move it into one"
 LINK = "it is a link; land the file itself"
 NO_TEXT = "its name is not UTF-8; give it another"
 NO_FILE = "it is no regular file"
+LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended; {p} is the partition
+    "vanished before it was consumed. Bring it back, then: rota retry {p}. Or, if it is gone for good: rota skip {p}",
+    "changed after it got its offset. To take it as it is now: rota retry {p}. Or to go on without it: rota skip {p}",
+    "an older one took its place. Bring the newer one back, then: rota retry {p}",
+    "then: rota retry {p}",
+)
+AGAIN = (
+    "vanished. Bring it back, or give a range without it",
+    "changed while it was read again. Once nobody writes it any more, replay it",
+    "an older one took its place. Bring the newer one back",
+    "then replay {p}",
+)
 TOO_LONG = "its partition id would be longer than 120 bytes; give it a shorter name"
 
 

@@ -9,7 +9,7 @@ Law: so is what Spark would read as null: a column or a field that a file has no
 refuses it where a list, map or struct is declared as something else.
 
 Law: where the declaration says so (`new_columns`), so is a column or field that it does not name: its values would be in no
-table.
+table. Where new columns are added (`added`), the declared ones here are all that a job reads.
 
 Law: so is a file whose footer cannot be read. Of one that the transform does not need Spark reads nothing.
 
@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from rota.dataplane.files.landing import LandedBytes
 from rota.errors import EnvironmentFailed
+from rota.ledger.schema import BROUGHT, list_added
 
 SIGNED = ("integer", "long", "double", "decimal>10")  # `decimal>10`: with ten digits before the point, or more
 UNSIGNED = ("integer", "long", "double")
@@ -72,7 +73,7 @@ SHOWN = 200  # characters of Arrow's reason
 @dataclass(frozen=True, slots=True)
 class Node:
     """A column of a file, or a part of one. `sort` is array, map or struct, and `parts` are what it has; a leaf has none,
-    and a key of EQUAL with, if that is a decimal, digits and those behind the point."""
+    and a key of EQUAL with, if that is a decimal, digits and those behind the point. `local`: a time without a zone."""
 
     shown: str
     sort: str = ""
@@ -80,42 +81,110 @@ class Node:
     key: tuple[str, str] = ("", "")
     digits: int = 0
     scale: int = 0
+    local: bool = False
 
 
-def explain_misfit(
-    file: LandedBytes, declared: dict[str, Any], absent_is_null: bool, new_is_wrong: bool = False
-) -> str:
-    """What of the declared columns (a schema of Spark, as JSON has it) the file has not, or has of a type that Spark does
-    not read with equal values, or that it is no Parquet, and what to do; empty if nothing. `new_is_wrong`: so is a column
-    that is not declared. Empty for a file of no bytes,
-    which Spark takes for one without rows, and for one that the disk does not give: whoever reads it says so."""
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a file says of itself: its rows, and its columns as parts of `whole`; or why it is no Parquet."""
+
+    rows: int
+    whole: Node
+    broken: str = ""
+
+
+def read_footer(file: LandedBytes) -> Footer | None:
+    """The file's footer; None for a file of no bytes, which Spark takes for one without rows, and for one that the disk does
+    not give: whoever reads it says so."""
     try:
         with file.open("rb") as raw:
             if not raw.seek(0, SEEK_END):
-                return ""
+                return None
             opened = pq.ParquetFile(raw)
             rows, leaves = opened.metadata.num_rows, map(opened.schema.column, range(len(opened.schema)))
-            whole = _read_node(pa.struct(list(opened.schema_arrow)), leaves)
+            return Footer(rows, _read_node(pa.struct(list(opened.schema_arrow)), leaves))
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:
-            return ""
-        return f"is no Parquet ({str(error).partition(chr(10))[0][:SHOWN]}). Bring a whole file"
+            return None
+        why = f"is no Parquet ({str(error).partition(chr(10))[0][:SHOWN]}). Bring a whole file"
+        return Footer(0, Node("", "struct"), why)
+
+
+def explain_misfit(
+    file: LandedBytes,
+    declared: dict[str, Any],
+    absent_is_null: bool,
+    new_columns: str = "ignore",
+    footer: Footer | None = None,
+) -> str:
+    """What of the declared columns (a schema of Spark, as JSON has it) the file has not, or has of a type that Spark does
+    not read with equal values, or that it is no Parquet, and what to do; empty if nothing. `new_columns`, as declared: so
+    may be a column, or a field of one, that is not declared. `footer` spares reading it."""
+    footer = footer or read_footer(file)
+    if footer is None or footer.broken:
+        return footer.broken if footer else ""
+    rows, whole = footer.rows, footer.whole
+    brought = {field["name"].lower(): field["metadata"][BROUGHT] for field in list_added(declared)}
     misfits = list(_find_misfits(whole, declared, ()))
-    if missing := [name for name, node, _ in misfits if node is None and not absent_is_null]:
+    absent = [at for at, node, _ in misfits if node is None and not (len(at) == 1 and at[0].lower() in brought)]
+    if absent and not absent_is_null:
+        if first := brought.get(absent[0][0].lower()):
+            return (
+                f"has no {'.'.join(absent[0])}, and {first} brought {absent[0][0]} with it. Land it with all its fields"
+            )
         return (
-            f"has no column {', '.join(missing)}, and the schema of files(...) has. Change the schema, or say "
+            f"has no column {', '.join(map('.'.join, absent))}, and the schema of files(...) has. Change the schema, or say "
             f"options={{'mergeSchema': 'true'}} for null"
         )
-    if new_is_wrong and (new := list(_find_new(whole, declared, ()))):
-        return (
-            f"has {', '.join(new)}, and the schema of files(...) has not. Declare what you want of it, or say "
-            f"new_columns='ignore'"
-        )
-    others = [(name, node, wanted) for name, node, wanted in misfits if node is not None and (rows or node.sort)]
+    if new := _list_unwanted(footer, declared, new_columns):
+        what, into = ", ".join(map(".".join, new)), brought.get(new[0][0].lower())
+        if into:
+            return f"has {what}, and {into} brought {new[0][0]} without. Land it as a column of its own"
+        return f"has {what}, and the schema of files(...) has not. Declare what you want of it, or say new_columns='ignore'"
+    others = [(at, node, wanted) for at, node, wanted in misfits if node is not None and (rows or node.sort)]
     if not others:
         return ""
-    said = ", ".join(f"{name} as {node.shown}, not {wanted}" for name, node, wanted in others)
-    return f"has {said}: Spark would read other values, or none. {_advise([(n, node) for n, node, _ in others])}"
+    for at, node, wanted in others:
+        if first := brought.get(at[0].lower()):
+            said = f"has {'.'.join(at)} as {node.shown}, and {first} brought it as {wanted}"
+            return f"{said}. Land it with a type that fits, or under another name"
+    said = ", ".join(f"{'.'.join(at)} as {node.shown}, not {wanted}" for at, node, wanted in others)
+    told = [(".".join(at), node) for at, node, _ in others]
+    return f"has {said}: Spark would read other values, or none. {_advise(told)}"
+
+
+def _list_unwanted(footer: Footer, declared: dict[str, Any], new_columns: str) -> list[tuple[str, ...]]:
+    """The columns and fields of the file that are not declared, where that stops its partition. Where new ones are added,
+    all columns with values are declared here; a struct gets no new field."""
+    if new_columns == "ignore" or (new_columns == "add" and not footer.rows):
+        return []
+    found = _find_new(footer.whole, declared, ())
+    return [at for at, node in found if new_columns == "refuse" or (len(at) > 1 and node.key != NULLS)]
+
+
+def find_type(node: Node) -> Any:
+    """The type of Spark, as its JSON has it, in which each value of the column has an equal one. Raises LookupError, with
+    the name that an error has for the part of it of which there is none."""
+    parts = {name: _find_part(name, part) for name, part in node.parts}
+    match node.sort:
+        case "struct":
+            fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in parts.items()]
+            return {"type": "struct", "fields": fields}
+        case "map":
+            return {"type": "map", "keyType": parts["key"], "valueType": parts["value"], "valueContainsNull": True}
+        case "array":
+            return {"type": "array", "elementType": parts["element"], "containsNull": True}
+    if node.key not in EQUAL or node.key == NULLS:
+        raise LookupError("")
+    best = _find_best(node)
+    return "timestamp_ntz" if node.local else best
+
+
+def _find_part(name: str, part: Node) -> Any:
+    try:
+        return find_type(part)
+    except LookupError as error:
+        raise LookupError(f".{name}{error.args[0]}") from None
 
 
 def count_rows(files: Sequence[LandedBytes]) -> int:
@@ -173,17 +242,18 @@ def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
         key=(leaf.physical_type, name),
         digits=logical.get("precision", 0),
         scale=logical.get("scale", 0),
+        local=logical["Type"] == "Timestamp" and not logical["isAdjustedToUTC"],
     )
 
 
-def _find_misfits(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tuple[str, Node | None, str]]:
+def _find_misfits(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node | None, str]]:
     """Path, what the file has (None: nothing) and declared type of each misfit. Names in any case are one."""
     if isinstance(declared, str):
         if node.sort or not is_equal(node, declared):
-            yield ".".join(at), node, declared
+            yield at, node, declared
         return
     if node.sort != declared["type"]:
-        yield ".".join(at), node, declared["type"]
+        yield at, node, declared["type"]
         return
     there = {name.lower(): part for name, part in node.parts}
     for name, wanted in _list_parts(declared):
@@ -191,11 +261,11 @@ def _find_misfits(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tu
         if name.lower() in there:
             yield from _find_misfits(there[name.lower()], wanted, path)
         else:
-            yield ".".join(path), None, ""
+            yield path, None, ""
 
 
-def _find_new(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[str]:
-    """The path of each column or field that is not declared."""
+def _find_new(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
+    """Each column or field that is not declared, with its path."""
     if not node.sort or isinstance(declared, str) or node.sort != declared["type"]:
         return
     wanted = {name.lower(): kind for name, kind in _list_parts(declared)}
@@ -203,7 +273,7 @@ def _find_new(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[str]:
         if name.lower() in wanted:
             yield from _find_new(part, wanted[name.lower()], (*at, name))
         else:
-            yield ".".join((*at, name))
+            yield (*at, name), part
 
 
 def _list_parts(declared: dict[str, Any]) -> list[tuple[str, Any]]:

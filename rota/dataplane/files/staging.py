@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from rota.dataplane import columns, names
+from rota.dataplane.files.added import Field, extend
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import LandedBytes
 from rota.errors import EnvironmentFailed
@@ -48,10 +49,15 @@ class Links:
         return cls(stage, root, files, ranges)
 
     def load(
-        self, spark: "SparkSession", declared: Files, options: Mapping[str, str], corrupt: str = ""
+        self,
+        spark: "SparkSession",
+        declared: Files,
+        options: Mapping[str, str],
+        corrupt: str = "",
+        added: Iterable[Field] = (),
     ) -> "DataFrame":
         """See `Shown.load`: `_partition`, and `_offset`, are among the columns."""
-        return load_links(spark, self.stage, declared, options, corrupt)
+        return load_links(spark, self.stage, declared, options, corrupt, added)
 
     def load_text(
         self, spark: "SparkSession", some: Sequence[LandedBytes], options: Mapping[str, str], whole: bool
@@ -111,11 +117,16 @@ def list_paths(root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ra
 
 
 def load_links(
-    spark: "SparkSession", stage: Path, declared: Files, options: Mapping[str, str], corrupt: str = ""
+    spark: "SparkSession",
+    stage: Path,
+    declared: Files,
+    options: Mapping[str, str],
+    corrupt: str = "",
+    added: Iterable[Field] = (),
 ) -> "DataFrame":
-    """What is linked below `stage`, with the declared columns, the columns `corrupt`, and the two that say where each row is
-    from."""
-    schema = f"{declared.schema}, {corrupt}{PARTITION} string, {OFFSET} bigint"
+    """What is linked below `stage`, with the declared columns, the columns `corrupt`, those that are added, and the two that
+    say where each row is from."""
+    schema = extend(spark, f"{declared.schema}, {corrupt}{PARTITION} string, {OFFSET} bigint", added)
     return spark.read.schema(schema).format(declared.format).options(**options).load(names.escape_path(stage))
 
 

@@ -1,0 +1,84 @@
+"""Columns of landed Parquet files that nobody declared, and that get into the table by themselves: `new_columns="add"`.
+
+Law: no value of a landed file is lost or null without a word. A job reads the declared columns, those that came by
+themselves before, and those that its own files bring. Such a column alone is null of a file that has it not.
+
+Law: it has one type for ever, in which each value of the file that brought it has an equal one. A file of which that is not
+so stops its partition. So does one with another field in it, with names that differ in case only, or with the name of a
+column of rota's own.
+
+The table's schema marks such a column with the name that it has in files, and with the file that brought it. Spark passes
+the marks on with the column, also where a transform renames it, and not to what a transform makes of it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rota.dataplane.files.parquet import NULLS, Footer, Node, find_type
+from rota.ledger.schema import ADDED, BROUGHT, SPLIT, list_added
+from rota.pipeline import name_columns
+from rota.record import OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+OURS = (PARTITION, OFFSET, SPLIT)
+Field = Mapping[str, Any]  # as a schema of Spark has it in JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What a job reads beside the declared columns: `chosen`, by name in small letters. `declared` are those names."""
+
+    declared: frozenset[str]
+    chosen: dict[str, Field]
+
+    @classmethod
+    def of(cls, declared: str, table: str | None) -> "Added":
+        """Those that the table, of this schema (JSON), has already. `declared` is a DDL."""
+        names = frozenset(name.lower() for name in name_columns(declared))
+        there = {field["name"].lower(): field for field in (list_added(json.loads(table)) if table else ())}
+        return cls(names, {name: field for name, field in there.items() if name not in names})
+
+    def take(self, path: str, footer: Footer | None) -> str:
+        """Takes what this file brings, too. Why its partition stops; empty if it does not. Whether it fits what others
+        brought is looked at once all are taken."""
+        whole = footer.whole if footer and footer.rows else Node("")
+        for name, part in whole.parts:
+            if name.lower() in self.declared or part.key == NULLS:
+                continue
+            if why := _explain_name(name, part, whole):
+                return why
+            if name.lower() not in self.chosen:
+                marks = {ADDED: name, BROUGHT: path}
+                field = {"name": name, "type": find_type(part), "nullable": True, "metadata": marks}
+                self.chosen[name.lower()] = field
+        return ""
+
+
+def _explain_name(name: str, part: Node, whole: Node) -> str:
+    if name.lower() in OURS:
+        return f"has a column {name}, which is called like one of rota's own. Land it under another name"
+    same = [one for one, _ in whole.parts if one.lower() == name.lower()]
+    if len(same) > 1:
+        return f"has {' and '.join(same)}, which are one column to Spark. Land them under other names"
+    try:
+        find_type(part)
+    except LookupError as error:
+        lost = f"{name}{error.args[0]}"
+        return (
+            f"has {name} as {part.shown}. No type of Spark has the values of {lost}: write the file with another type"
+        )
+    return ""
+
+
+def extend(spark: "SparkSession", schema: str, added: Iterable[Field]) -> "StructType | str":
+    """The columns of a DDL and those that are added, as Spark's reader takes them."""
+    if not (fields := list(added)):
+        return schema
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([*spark.createDataFrame([], schema).schema, *map(StructField.fromJson, fields)])
