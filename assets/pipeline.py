@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,33 +25,24 @@ if TYPE_CHECKING:
 
 class Replay(dg.Config):
     """What is read again of every partition of the run, and whose rows are replaced. One of these: the offsets [from, to);
-    `files`; what was consumed from `since` to `until` (ISO 8601, in UTC unless it says otherwise); what `changed` since."""
+    `files`; what was consumed from `since` to `until` (ISO 8601, in UTC unless it says otherwise), or with `stamped` what
+    has such stamps in the source; what `changed` since."""
 
     start: int | None = Field(default=None, alias="from", ge=0)
     end: int | None = Field(default=None, alias="to", ge=0)
     files: list[str] = []  # noqa: RUF012 (a pydantic field)
     since: str = ""
     until: str = ""
+    stamped: bool = False
     changed: bool = False
 
     def choose(self) -> "Choice":
         """The choice that the config means. Raises ConfigError."""
-        from rota.run.spans import Choice
+        from rota.run.spans import Choice, parse_time
 
         given = None if self.start is None and self.end is None else (self.start or 0, self.end or 0)
-        times = (_parse_time(self.since, 0.0), _parse_time(self.until, math.inf)) if self.since or self.until else None
-        return Choice(given, tuple(self.files), times, self.changed)
-
-
-def _parse_time(text: str, default: float) -> float:
-    """Seconds since 1970. Raises ConfigError."""
-    if not text:
-        return default
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{text!r} is no time. Give one like 2026-01-31T12:00:00") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        times = (parse_time(self.since, 0.0), parse_time(self.until, math.inf)) if self.since or self.until else None
+        return Choice(given, tuple(self.files), times, self.changed, self.stamped)
 
 
 class Batch(dg.Config):

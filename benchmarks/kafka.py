@@ -1,10 +1,19 @@
-"""How fast records of a topic come into Spark: rota's reader beside Spark's own connector, in one run on one broker.
+"""A topic of 16 partitions into a table: rota beside Structured Streaming with Spark's connector, and a plain loop.
 
-    python -m benchmarks.kafka --records 1000000
+    python -m benchmarks.kafka --records 5000000
 
-Both give value, partition and offset of the same offsets to a sink that drops them, in one session of `local[2]`, in
-turn, after a round that is not counted. The connector is 4.2.0, the newest on Maven Central, on the Spark that is installed.
-Beside each stands the load of the machine: what counts is the ratio of one run.
+Each system runs as one would deploy it, on one broker, one after the other. rota: `rota up`'s stack, two workers, each with
+a Spark of two cores. Structured Streaming: one query in `local[2]`, into Parquet. The loop: two processes of a consumer
+group, each of which writes Delta. See `kafka_peers`. Printed for each:
+
+- records a second of a backlog of JSON values, from when the system is up until its last commit. Of rota that is the first
+  run's node, so that the start of Dagster is left out; of the others the start of Java, or of the process, is;
+- freshness: from a record's timestamp to the commit that holds it, of 20 records a second for `--seconds`;
+- what a partition that moves costs: a third worker or member joins; the longest that a record of one that moved waited;
+- kill -9: the seconds until somebody commits for what the dead one had. A query has no other: it is started again at once;
+- rows that are in the table more than once at the end.
+
+`--readers` measures the reading alone: rota's reader and Spark's connector in one session, to a sink that drops all.
 """
 
 import argparse
@@ -13,107 +22,304 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import cast
+from statistics import quantiles
 
-import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from benchmarks import kafka_readers
+from rota.coordination.client import connect
+from rota.coordination.group_state import GroupState
+from rota.demo import deltalog
+from rota.local.folder import StateFolder
+from rota.local.kafka_broker import KafkaBroker
+from rota.local.stack import SPARK_OPTIONS, Stack
 
-from rota.dataplane.spark.spark_source import SparkSource
-from rota.java import find_java
+PARTITIONS, TOPIC, RATE = 16, "flood", 20.0  # records a second of the trickle
+SESSION = "4"  # seconds of a worker's session
+LONG = 900.0  # seconds that anything may take
+PIPELINE = """
+from rota import Pipeline, delta
 from rota.kafka import kafka
-from rota.pipeline import Pipeline, delta
-from rota.registry import open_ports
-from tests.dataplane.kafka.broker import Broker
-
-CONNECTOR = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0")
-JARS = Path(sys.prefix, "share", "rota", "spark-kafka")
-PARTITIONS, ROUNDS, TOPIC = 16, 5, "flood"
+pipeline = Pipeline(
+    source=kafka({servers!r}, {topic!r}, schema="n long, pad string"), table=delta("${{ROTA_TABLES}}/flood"),
+)
+"""
 
 
-def get_connector() -> list[Path]:
-    """The connector's jars, by the Ivy of PySpark."""
-    if not JARS.exists():
-        (ivy,) = Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")
-        command = [str(find_java()), "-jar", str(ivy), "-error", "-m2compatible", "-dependency", *CONNECTOR]
-        command += ["-confs", "default", "-types", "jar", "bundle", "-cache", str(JARS.with_name("ivy"))]
-        command += ["-retrieve", f"{JARS}/[artifact]-[revision].[ext]"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    wanted = ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2")
-    return [jar for jar in JARS.glob("*.jar") if jar.name.startswith(wanted)]
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Who committed when, and up to where of each partition."""
+
+    who: str
+    at: float
+    ends: dict[int, int]
+
+
+@dataclass(slots=True)
+class Measured:
+    """The commits of a system so far, and what its records came to. `add` starts one more member, `kill` ends one."""
+
+    add: Callable[[str], None]
+    kill: Callable[[str], None]
+    count_twice: Callable[[], int]
+    commits: list[Commit] = field(default_factory=list)
+    up: float = 0.0
+
+    def find_ends(self) -> dict[int, int]:
+        """Up to where each partition is in the table."""
+        ends: dict[int, int] = defaultdict(int)
+        for one in list(self.commits):
+            for n, end in one.ends.items():
+                ends[n] = max(ends[n], end)
+        return ends
+
+    def find_holders(self, before: float) -> dict[int, str]:
+        """Who committed each partition last."""
+        return {n: one.who for one in list(self.commits) if one.at <= before for n in one.ends}
+
+
+@contextmanager
+def run_peer(kind: str, broker: KafkaBroker, folder: Path, members: int) -> Iterator[Measured]:
+    """Processes of `kafka_peers`."""
+    processes: dict[str, subprocess.Popen[str]] = {}
+
+    def listen(name: str, process: "subprocess.Popen[str]") -> None:
+        for line in process.stdout or ():
+            said = json.loads(line)
+            if said["ends"]:
+                measured.commits.append(Commit(name, said["at"], {int(n): end for n, end in said["ends"].items()}))
+            else:
+                measured.up = measured.up or said["at"]
+
+    def add(name: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.kafka_peers", kind, broker.servers, TOPIC, str(folder)]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        )  # fmt: skip
+        processes[name] = process
+        threading.Thread(target=listen, args=(name, process), daemon=True).start()
+
+    def kill(name: str) -> None:
+        process = processes.pop(name)
+        os.killpg(process.pid, 9)
+        process.wait()
+        if kind == "streaming":
+            add(name)
+
+    def count_twice() -> int:
+        import pyarrow.parquet as pq
+        from deltalake import DeltaTable
+
+        if kind == "streaming":
+            said = (
+                json.loads(line)
+                for log in (folder / "stream/_spark_metadata").glob("[0-9]*")
+                for line in log.open()
+                if line[0] == "{"
+            )
+            files = {one["path"].removeprefix("file://") for one in said}
+            tables = [pq.read_table(f, columns=["partition", "offset"]) for f in files]
+        else:
+            tables = [
+                pq.ParquetFile(f).read(columns=["_partition", "_offset"])
+                for f in DeltaTable(str(folder / "loop")).file_uris()
+            ]
+        rows = sum(one.num_rows for one in tables)
+        return rows - len({pair for one in tables for pair in zip(*(c.to_pylist() for c in one.columns), strict=True)})
+
+    measured = Measured(add, kill, count_twice)
+    try:
+        for number in range(members):
+            add(f"w{number + 1}")
+        yield measured
+    finally:
+        for process in processes.values():
+            os.killpg(process.pid, 9)
+            process.wait()
+
+
+@contextmanager
+def run_rota(broker: KafkaBroker, folder: Path, members: int) -> Iterator[Measured]:
+    """The stack of `rota up`."""
+    pipelines = folder / "pipelines"
+    pipelines.mkdir(parents=True)
+    (pipelines / "flood.py").write_text(PIPELINE.format(servers=broker.servers, topic=TOPIC))
+    over = threading.Event()
+    with ExitStack() as opened:
+        given = {**os.environ, "ROTA_PIPELINES": str(pipelines), "ROTA_SESSION_TIMEOUT": SESSION}
+        stack = opened.enter_context(Stack(StateFolder(folder / "state"), given))
+        hosts = stack.start_zookeeper()
+        main = stack.state.tables / "flood" / "main"
+
+        def count_twice() -> int:
+            log = deltalog.read(main)
+            return sum(rows or 0 for rows in log.files.values()) - sum(measured.find_ends().values())
+
+        measured = Measured(lambda name: stack.start_worker(name, *SPARK_OPTIONS) and None, stack.kill, count_twice)
+        for number in range(members):
+            measured.add(f"w{number + 1}")
+        stack.start_dagster(3000)
+        opened.callback(over.set)
+
+        def listen() -> None:
+            version = -1
+            with connect(hosts, 10.0) as store:
+                tree = GroupState(store, "default")
+                while not over.wait(0.05):
+                    if not measured.up and tree.exists() and tree.runs():
+                        measured.up = time.time()
+                    for one in deltalog.commits(main, version):
+                        version = one.version
+                        if one.info.get("rota.op") == "commit":
+                            ranges = json.loads(one.info["rota.ranges"])
+                            ends = {int(p.partition(":")[2]): end for p, (_, end) in ranges.items()}
+                            who = str(one.info["rota.incarnation"]).partition("@")[0]
+                            measured.commits.append(Commit(who, one.at, ends))
+
+        listening = threading.Thread(target=listen, daemon=True)
+        listening.start()
+        opened.callback(listening.join)
+        opened.callback(over.set)
+        yield measured
+
+
+def wait_for(true: Callable[[], object], what: str) -> None:
+    """Returns once `true()` is. Raises SystemExit."""
+    deadline = time.monotonic() + LONG
+    while not true():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited {LONG:g} s for {what}")
+        time.sleep(0.05)
+
+
+class Feed:
+    """Records that trickle in, and when each was produced."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        from confluent_kafka import Producer
+
+        self.producer = Producer({"bootstrap.servers": broker.servers, "linger.ms": 0})
+        self.stamps: dict[tuple[int, int], float] = {}
+
+    def give(self, seconds: float) -> float:
+        """So many seconds of it; when it began."""
+        began = time.time()
+        for number in range(int(seconds * RATE)):
+            time.sleep(max(0.0, began + number / RATE - time.time()))
+            value, at = b'{"n": %d, "pad": "%070d"}' % (number, number), time.time()
+            self.producer.produce(
+                TOPIC,
+                value,
+                partition=number % PARTITIONS,
+                on_delivery=lambda _, one, at=at: self.stamps.__setitem__((one.partition(), one.offset()), at),
+            )
+            self.producer.poll(0)
+        self.producer.flush(LONG)
+        return began
+
+    def find_waits(self, commits: list[Commit], since: float) -> dict[tuple[int, int], float]:
+        """The seconds from each record produced since then to its commit; of those that are in the table."""
+        waits = {}
+        for (n, offset), at in self.stamps.items():
+            if at >= since:
+                found = min((one.at for one in commits if one.ends.get(n, 0) > offset), default=None)
+                if found is not None:
+                    waits[n, offset] = found - at
+        return waits
+
+
+def measure(measured: Measured, broker: KafkaBroker, records: int, seconds: float, alone: bool) -> str:
+    """All phases of one system; its row."""
+    total, feed = dict.fromkeys(range(PARTITIONS), records // PARTITIONS), Feed(broker)
+
+    def caught_up() -> bool:
+        ends = measured.find_ends()
+        wanted = {**total, **{n: max(o for m, o in feed.stamps if m == n) + 1 for n, _ in feed.stamps}}
+        return all(ends[n] >= end for n, end in wanted.items())
+
+    wait_for(caught_up, "the backlog")
+    rate = records / (max(one.at for one in measured.commits) - measured.up)
+    began = feed.give(seconds)
+    wait_for(caught_up, "the trickle")
+    fresh = quantiles(feed.find_waits(measured.commits, began).values(), n=20)
+    moved = "-"
+    if not alone:
+        before, joined = measured.find_holders(time.time()), time.time()
+        measured.add("w3")
+        feed.give(max(20.0, seconds))
+        wait_for(caught_up, "what came while one joined")
+        after = measured.find_holders(time.time())
+        waits = feed.find_waits(measured.commits, joined)
+        worst = max((w for (n, _), w in waits.items() if before.get(n) != after.get(n)), default=0.0)
+        moved = f"{worst:.1f} s, {sum(before.get(n) != after.get(n) for n in total)} moved"
+    feeding = threading.Thread(target=feed.give, args=(25.0,))
+    feeding.start()
+    time.sleep(5)
+    had = {n for n, who in measured.find_holders(time.time()).items() if who == "w1"}
+    at = time.time()
+    measured.kill("w1")
+    wait_for(
+        lambda: any(one.at > at and had & one.ends.keys() for one in list(measured.commits)), "a commit after the kill"
+    )
+    killed = min(one.at for one in measured.commits if one.at > at and had & one.ends.keys()) - at
+    feeding.join()
+    wait_for(caught_up, "the last records")
+    return f"{rate:,.0f} | {fresh[9]:.1f} / {fresh[18]:.1f} s | {moved} | {killed:.1f} s | {measured.count_twice()}"
 
 
 def main() -> None:
-    """Prints a line for each reader, and the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    records = parser.parse_args().records // PARTITIONS * PARTITIONS
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        broker = Broker(folder)
+    """Prints a row for each system."""
+    words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    words.add_argument("--records", type=int, default=5_000_000)
+    words.add_argument("--seconds", type=float, default=60.0, help="of the trickle")
+    words.add_argument("--readers", action="store_true", help="the readers alone")
+    told = words.parse_args()
+    records = told.records // PARTITIONS * PARTITIONS
+    systems: dict[str, Callable[[KafkaBroker, Path], object]] = {
+        "rota, 2 workers": lambda broker, folder: run_rota(broker, folder, 2),
+        "Structured Streaming, Spark's connector": lambda broker, folder: run_peer("streaming", broker, folder, 1),
+        "a loop of 2 processes": lambda broker, folder: run_peer("loop", broker, folder, 2),
+    }
+    with tempfile.TemporaryDirectory(prefix="rota-kafka-") as name:
+        broker = KafkaBroker(Path(name, "broker"))
         try:
-            broker.make(TOPIC, PARTITIONS)
-            for n in range(PARTITIONS):
-                broker.produce(TOPIC, n, (b'{"n": %d, "pad": "%070d"}' % (i, i) for i in range(records // PARTITIONS)))
-            measure(folder, broker, records)
+            if told.readers:
+                kafka_readers.measure(Path(name), broker, records)
+                return
+            say(
+                [
+                    "",
+                    "records/s",
+                    "freshness p50 / p95",
+                    "a partition that moved",
+                    "kill -9 to the next commit",
+                    "rows twice",
+                    "load",
+                ]
+            )
+            for number, (system, run) in enumerate(systems.items()):
+                kafka_readers.fill(broker, TOPIC, records)
+                folder = Path(name, str(number))
+                folder.mkdir()
+                with run(broker, folder) as measured:  # type: ignore[attr-defined]
+                    row = measure(measured, broker, records, told.seconds, "Streaming" in system)
+                say([system, row, f"{os.getloadavg()[0]:.1f}"])
+                broker.admin.delete_topics([TOPIC])[TOPIC].result(60)
+                wait_for(lambda: TOPIC not in broker.admin.list_topics(timeout=5).topics, "the topic to go")
         finally:
             broker.stop()
 
 
-def measure(folder: Path, broker: Broker, records: int) -> None:
-    """Both readers in turn."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.jars", ",".join(map(str, get_connector())))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    each = records // PARTITIONS
-    declared = kafka(broker.servers, TOPIC, schema="value binary", format="bytes")
-    source = cast(
-        SparkSource, open_ports(Pipeline(declared, delta(str(folder / "table")), name="p"), "g", "0" * 32).source
-    )
-    ends = {str(n): each for n in range(PARTITIONS)}
-
-    def read_by_rota(consume: Callable[[DataFrame], None]) -> None:
-        with source.read(spark, {f"p:{n}": (0, each) for n in range(PARTITIONS)}, "attempt") as found:
-            consume(found.frame)
-
-    def read_by_connector(consume: Callable[[DataFrame], None]) -> None:
-        options = {
-            "kafka.bootstrap.servers": broker.servers,
-            "assign": json.dumps({TOPIC: list(range(PARTITIONS))}),
-            "startingOffsets": json.dumps({TOPIC: dict.fromkeys(ends, 0)}),
-            "endingOffsets": json.dumps({TOPIC: ends}),
-            "kafka.isolation.level": "read_committed",
-        }
-        consume(spark.read.format("kafka").options(**options).load().select("value", "partition", "offset"))
-
-    readers = {"rota": read_by_rota, "Spark's connector": read_by_connector}
-    took: dict[str, list[float]] = {name: [] for name in readers}
-    for name, reader in readers.items():
-        counts: list[int] = []
-        reader(lambda frame: counts.append(frame.count()))  # noqa: B023
-        assert counts == [records], (name, counts)
-    for _ in range(ROUNDS):
-        for name, reader in readers.items():
-            began = time.monotonic()
-            reader(lambda frame: frame.write.format("noop").mode("overwrite").save())
-            took[name].append(time.monotonic() - began)
-    for name, seconds in took.items():
-        sys.stdout.write(
-            f"{name:18} {records / median(seconds):>12,.0f} records/s (median of {ROUNDS}: {median(seconds):.2f} s, least "
-            f"{min(seconds):.2f} s), load {os.getloadavg()[0]:.1f}\n"
-        )
-    ratio = median(took["Spark's connector"]) / median(took["rota"])
-    sys.stdout.write(f"rota is {ratio:.1f} times as fast, by the medians\n")
-    spark.stop()
+def say(cells: list[str]) -> None:
+    """A row of the table."""
+    sys.stdout.write(f"| {' | '.join(cells)} |\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`rota replay`: asks Dagster to read consumed offsets of a partition again and to replace their rows."""
 
+import math
 from typing import TYPE_CHECKING
 
 import click
@@ -19,26 +20,42 @@ if TYPE_CHECKING:
 @click.option("--from", "start", type=click.IntRange(min=0), help="The first offset.")
 @click.option("--to", "end", type=click.IntRange(min=1), help="The offset after the last.")
 @click.option("--files", multiple=True, help="A file, as a path below the landing folder. May be given again.")
+@click.option("--since", default="", help="What was consumed then or later, such as 2026-01-31T12:00 (UTC).")
+@click.option("--until", default="", help="What was consumed before.")
+@click.option("--stamped", is_flag=True, help="--since and --until are the records' own times, such as Kafka's.")
 @click.option("--changed", is_flag=True, help="The files that changed after they were consumed.")
 @location_option
 def command(
-    partition: str, start: int | None, end: int | None, files: tuple[str, ...], changed: bool, location: str | None
+    partition: str,
+    start: int | None,
+    end: int | None,
+    files: tuple[str, ...],
+    since: str,
+    until: str,
+    stamped: bool,
+    changed: bool,
+    location: str | None,
 ) -> None:
     """Read consumed offsets of PARTITION again and replace their rows.
 
     Asks Dagster's page at ROTA_DAGSTER for the job <pipeline>__replay.
     """
-    from rota.run.spans import Choice
+    from rota.run.spans import Choice, parse_time
 
     ranged = start is not None or end is not None
-    if ranged + bool(files) + changed != 1:
-        raise ConfigError("Say what to replay: --from and --to, or --files, or --changed. One of them")
+    timed = bool(since or until)
+    if ranged + bool(files) + timed + changed != 1:
+        raise ConfigError(
+            "Say what to replay: --from and --to, or --files, or --since and --until, or --changed. One of them"
+        )
     if ranged and end is None:
         raise ConfigError(f"Give --to, too: the offset after the last, such as --from {start} --to {(start or 0) + 1}")
     given = (start or 0, end or 0) if ranged else None
+    times = (parse_time(since, 0.0), parse_time(until, math.inf)) if timed else None
     pipeline = pipeline_of(checked_partition(partition))
-    _check(pipeline, partition, Choice(given, files, None, changed))
+    _check(pipeline, partition, Choice(given, files, times, changed, stamped))
     said: dict[str, object] = {"from": given[0], "to": given[1]} if given else {"changed": True} if changed else {}
+    said |= {"since": since, "until": until, "stamped": stamped} if timed else {}
     replay = {**said, **({"files": list(files)} if files else {})}
     config = {"partitions": [partition], "replay": replay}
     view.print_line(run_job(pipeline, "replay", "batch", config, location))

@@ -164,6 +164,16 @@ class Replays(Protocol):
 
 
 @runtime_checkable
+class Stamps(Replays, Protocol):
+    """Each of its records has a time of its own, which others gave it."""
+
+    def find_stamped(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
+        """The offsets from the first that is stamped `since` (seconds since 1970) or later up to the first that is stamped
+        `until` or later, of what is still there, whether it was consumed or not; a partition without any is left out."""
+        ...
+
+
+@runtime_checkable
 class ChangesInPlace(Replays, Remembers, Protocol):
     """Somebody may put other data behind an offset. The source keeps how it was."""
 

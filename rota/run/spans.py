@@ -7,9 +7,10 @@ offset is in one span, and what was skipped in between is in none. What it costs
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import groupby, zip_longest
 
-from rota.dataplane.ports import ChangesInPlace, Named, Ports, Source
+from rota.dataplane.ports import ChangesInPlace, Named, Ports, Source, Stamps
 from rota.errors import ConfigError
 from rota.ledger.foreign_commits import join_ranges
 from rota.ledger.values import LogEntry, Ranges, Spans
@@ -22,15 +23,19 @@ class Choice:
     """What to replay: one of these. Raises ConfigError where none is given, or more than one.
 
     `range` is [start, end). `files` are paths below the landing folder, or ends of such. `time` is [since, until) in seconds
-    since 1970, of commits. `changed`: the files that changed after they were consumed.
+    since 1970, of commits; where `stamped` of the records themselves. `changed`: the files that changed after they were
+    consumed.
     """
 
     range: tuple[int, int] | None = None
     files: tuple[str, ...] = ()
     time: tuple[float, float] | None = None
     changed: bool = False
+    stamped: bool = False
 
     def __post_init__(self) -> None:
+        if self.stamped and not self.time:
+            raise ConfigError("stamped says of which time since and until are. Give one of them")
         if sum(map(bool, (self.range is not None, self.files, self.time is not None, self.changed))) != 1:
             raise ConfigError("Say what to replay: from and to, or files, or since and until, or changed. One of them")
 
@@ -40,10 +45,12 @@ def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dic
     where the source has no files, or nothing of it can change."""
     if choice.range:
         return {p: [choice.range] for p in partitions}
-    consumed = find_consumed(ports.main.read_log(), partitions, choice.time)
+    consumed = find_consumed(ports.main.read_log(), partitions, None if choice.stamped else choice.time)
+    source, offsets = ports.source, dict[str, Iterable[int]]()
+    if choice.time and choice.stamped:
+        return _find_stamped(source, consumed, choice.time)
     if choice.time:
         return consumed
-    source, offsets = ports.source, dict[str, Iterable[int]]()
     if choice.files:
         offsets |= _find_files(source, consumed, choice.files)
     elif isinstance(source, ChangesInPlace):
@@ -76,6 +83,27 @@ def list_rounds(spans: Mapping[str, list[tuple[int, int]]]) -> Iterator[Ranges]:
     """The spans as replays, each with one span of a partition at most."""
     for row in zip_longest(*spans.values()):
         yield {p: span for p, span in zip(spans, row, strict=True) if span}
+
+
+def parse_time(text: str, default: float) -> float:
+    """Seconds since 1970 of a time in ISO 8601, in UTC unless it says otherwise. Raises ConfigError."""
+    if not text:
+        return default
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{text!r} is no time. Give one like 2026-01-31T12:00:00") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _find_stamped(source: Source, consumed: Spans, time: tuple[float, float]) -> dict[str, list[tuple[int, int]]]:
+    if not isinstance(source, Stamps):
+        raise ConfigError(f"The records of {next(iter(consumed), 'the source')} have no time of their own. {OFFSETS}")
+    found: dict[str, list[tuple[int, int]]] = {}
+    for p, (start, end) in source.find_stamped(tuple(consumed), *time).items():
+        within = ((max(a, start), min(b, end)) for a, b in consumed[p])
+        found[p] = [(a, b) for a, b in within if a < b]
+    return {p: spans for p, spans in found.items() if spans}
 
 
 def _find_files(source: Source, consumed: Spans, files: Sequence[str]) -> dict[str, list[int]]:

@@ -1,8 +1,8 @@
 """What a user declares to read a topic of Kafka."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from rota.errors import ConfigError, hide
@@ -24,21 +24,42 @@ SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """A topic as a source: its partition 3 is the partition of key `3`, and an offset is the broker's own.
+    """Declares a topic of Kafka as a source: its partition 3 is the partition of key `3`, and an offset is the broker's own.
 
-    `kafka` makes one and says what each option means. Raises ConfigError on a value that no run could work with."""
+    `servers` are `host:port`, several with commas between; `servers` and `topic` may hold `${VAR}`, which a run fills in
+    from its environment.
+    `schema` is Spark DDL, such as "id long, shop string", of a record's value.
+    `format` is that of a value: "json", one object, in which a column that it lacks is null; "csv", one line without
+    header; or "bytes", the value as it is, in the one column of the schema, such as "value binary".
+    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset. What
+    the retention took before is left out. "latest" holds for the partitions that are there at the pipeline's first run;
+    in one that appears later all is new.
+    `columns` are those of a record beside its value: "key" as `_key binary`, "timestamp" as `_timestamp timestamp`,
+    "headers" as `_headers array<struct<key string, value binary>>`.
+    `tombstones` says what a record without a value is: "bad", set aside in `quarantine/`; "keep", a row whose declared
+    columns are null; "skip", no row. Of format "bytes" "bad" is "keep".
+    `max_records` bounds by offsets what one batch takes of one partition, `max_job_records` one Spark job over all.
+    `max_job_bytes` bounds the values of such a job, by the mean of the first records of each partition. Whatever it is, a
+    task of Spark's holds some tens of MB of them at a time.
+    `options` go to Spark's parser of the format as they are.
+    `client` are settings of librdkafka, such as "security.protocol" and "sasl.mechanism"; a password or another secret is
+    "${VAR}" and nothing else. They hold for Dagster, for runs and for Spark's workers: a file that one names is on each.
+
+    Raises ConfigError on a value that no run could work with."""
 
     servers: str
     topic: str
+    _: KW_ONLY
     schema: str
-    format: Format
-    start: Start
-    columns: tuple[Beside, ...]
-    tombstones: Tombstones
-    max_records: int
-    max_job_records: int
-    options: Mapping[str, str]
-    client: Mapping[str, str] = field(repr=False)
+    format: Format = "json"
+    start: Start = "earliest"
+    columns: Sequence[Beside] = ()
+    tombstones: Tombstones = "bad"
+    max_records: int = 1_000_000
+    max_job_records: int = 4_000_000
+    max_job_bytes: int = 4 << 30
+    options: Mapping[str, str] = field(default_factory=dict)
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         where = f"kafka(topic={self.topic!r})"
@@ -56,8 +77,8 @@ class Kafka:
             raise ConfigError(f"tombstones={self.tombstones!r} of {where}. Known: bad, keep, skip")
         if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
             raise ConfigError(f"start={self.start!r} of {where}: give 'earliest', 'latest' or an offset >= 0")
-        if min(self.max_records, self.max_job_records) < 1:
-            raise ConfigError(f"{where}: max_records and max_job_records must be >= 1")
+        if min(self.max_records, self.max_job_records, self.max_job_bytes) < 1:
+            raise ConfigError(f"{where}: max_records, max_job_records and max_job_bytes must be >= 1")
         for name, text in self.client.items():
             if name in OURS or name.endswith("_cb"):
                 raise ConfigError(f"client={{{name!r}: ...}} of {where} is for rota to set. Leave it out")
@@ -80,51 +101,4 @@ class Kafka:
         return {"bootstrap.servers": expand(self.servers), **found}
 
 
-def kafka(
-    servers: str,
-    topic: str,
-    *,
-    schema: str,
-    format: Format = "json",
-    start: Start = "earliest",
-    columns: tuple[Beside, ...] = (),
-    tombstones: Tombstones = "bad",
-    max_records: int = 1_000_000,
-    max_job_records: int = 4_000_000,
-    options: Mapping[str, str] | None = None,
-    client: Mapping[str, str] | None = None,
-) -> Kafka:
-    """Declares a topic of Kafka as a source: each partition of the topic is one of the pipeline.
-
-    `servers` are `host:port`, several with commas between; `servers` and `topic` may hold `${VAR}`, which a run fills in
-    from its environment.
-    `schema` is Spark DDL, such as "id long, shop string", of a record's value.
-    `format` is that of a value: "json", one object, in which a column that it lacks is null; "csv", one line without
-    header; or "bytes", the value as it is, in the one column of the schema, such as "value binary".
-    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset. What
-    the retention took before is left out. "latest" holds for the partitions that are there at the pipeline's first run;
-    in one that appears later all is new.
-    `columns` are those of a record beside its value: "key" as `_key binary`, "timestamp" as `_timestamp timestamp`,
-    "headers" as `_headers array<struct<key string, value binary>>`.
-    `tombstones` says what a record without a value is: "bad", set aside in `quarantine/`; "keep", a row whose declared
-    columns are null; "skip", no row. Of format "bytes" "bad" is "keep".
-    `max_records` bounds by offsets what one batch takes of one partition, `max_job_records` one Spark job over all.
-    `options` go to Spark's parser of the format as they are.
-    `client` are settings of librdkafka, such as "security.protocol" and "sasl.mechanism"; a password or another secret is
-    "${VAR}" and nothing else. They hold for Dagster, for runs and for Spark's workers: a file that one names is on each.
-
-    Raises ConfigError on a bad value.
-    """
-    return Kafka(
-        servers=servers,
-        topic=topic,
-        schema=schema,
-        format=format,
-        start=start,
-        columns=tuple(columns),
-        tombstones=tombstones,
-        max_records=max_records,
-        max_job_records=max_job_records,
-        options=options or {},
-        client=client or {},
-    )
+kafka = Kafka  # as pipeline files call it

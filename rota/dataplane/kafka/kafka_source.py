@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Self, cast
 
 from rota.dataplane import columns
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTE = "topic.json"
+LARGE = 1 << 20  # bytes of the largest record that a broker takes by default
 SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
 
 
@@ -101,7 +103,9 @@ class KafkaSource:
         seen, number = self._look(), self.number(partition)
         if number not in seen.partitions or number in seen.led:
             return ""
-        return f"{self._name(partition)} has no leader: bring its brokers back. It is tried again by itself"
+        return (
+            f"{partition}: {self._name(partition)} has no leader. Bring its brokers back; it is tried again by itself"
+        )
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.assign_offsets`: the broker did. The topic's id is noted where none is."""
@@ -126,18 +130,26 @@ class KafkaSource:
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
         """See `Source.plan_jobs`."""
-        room = min(self.declared.max_records, self.declared.max_job_records)
+        records, size = self.declared.max_job_records, self.declared.max_job_bytes
+        most = min(self.declared.max_records, records)
+        counts = {p: min(ends[p] - at, most) for p, at in starts.items() if at < ends[p]}
+        means = self._weigh({p: starts[p] for p in counts}) if sum(counts.values()) * LARGE > size else {}
         jobs: list[dict[str, tuple[int, int]]] = []
-        count = 0
-        for p, at in starts.items():
-            if (taken := min(ends[p] - at, room)) <= 0:
-                continue
-            count += taken
-            if not jobs or count > self.declared.max_job_records:
+        room = left = 0.0
+        for p, count in counts.items():
+            mean = means.get(p, size / sum(counts.values()))
+            taken = max(1, min(count, int(size / mean)))
+            room, left = room - taken * mean, left - taken
+            if min(room, left) < 0:
                 jobs.append({})
-                count = taken
-            jobs[-1][p] = at, at + taken
+                room, left = size - taken * mean, records - taken
+            jobs[-1][p] = starts[p], starts[p] + taken
         return tuple(jobs)
+
+    def _weigh(self, starts: Mapping[str, int]) -> Mapping[str, float]:
+        """The mean bytes of the records behind these; what says nothing has the largest of the others."""
+        found = self.topic.weigh({self.number(p): at for p, at in starts.items()})
+        return {p: found.get(self.number(p), max(found.values(), default=LARGE)) for p in starts}
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`: the retention took its start, or the topic is another or ends before."""
@@ -178,7 +190,18 @@ class KafkaSource:
     def _name(self, partition: str) -> str:
         return f"{self.topic.name}[{self.number(partition)}]"
 
-    # --- what it can do beside: `Replays`, `Remembers`, `Holds`
+    # --- what it can do beside: `Replays`, `Stamps`, `Remembers`, `Holds`
+
+    def find_stamped(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
+        """See `Stamps.find_stamped`: from the first that is stamped `since` or later to the first `until` or later."""
+        seen = self._look()
+
+        def find(at: float) -> dict[str, int]:
+            found = self._read(seen, partitions, lambda numbers: self.topic.read_stamped(numbers, at))
+            return {p: offset for p, offset in found.items() if offset >= 0}
+
+        ends = find(until) if until < inf else {}
+        return {p: (start, ends.get(p, 1 << 62)) for p, start in find(since).items()}
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
         """See `Replays.reread`: what is in a topic is there for everybody."""

@@ -3,7 +3,8 @@ pyarrow and confluent-kafka there, and nothing of rota.
 
 Law: a share is ranges of offsets, and each is read to its end or the task fails. A range has ended when a record at or
 beyond its last offset came, or the consumer stands at or beyond its end: there may be holes. What was aborted is left out.
-A task that hears nothing for `SILENCE` seconds fails.
+A task that hears nothing for `SILENCE` seconds fails. It holds some `ROOM` of records at a time, or one, however many its
+share has and however large they are.
 
 A new consumer has its first records after 0.1 s, so none is kept: one that was used before waits up to half a second for
 the answer to what it asked last.
@@ -16,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 
 SILENCE = 20.0  # seconds
-POLL = 0.1  # seconds
+POLL = 0.02  # seconds: what comes meanwhile is held, also where records are suddenly larger
 AT_ONCE = 10_000  # records of an Arrow batch
+ROOM = 16 << 20  # bytes of values of an Arrow batch, and that a consumer fetches before they are asked for
+FEW = 16  # records that are asked for before their size is known
 LEAST = 10_000  # offsets for which a task of its own is worth its consumer
-AHEAD = 16_384  # KiB that a consumer fetches before they are asked for
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIME = pa.timestamp("us", "UTC")
 BESIDE: Mapping[
@@ -83,7 +85,7 @@ def read(
     consumer = Consumer(
         {
             "group.id": "rota",
-            "queued.max.messages.kbytes": AHEAD,
+            "queued.max.messages.kbytes": max(1, ROOM >> 10),
             "check.crcs": True,
             "log_level": 0,
             **client,
@@ -96,11 +98,11 @@ def read(
         }
     )
     ends = {number: end for number, _, end in share}
-    left, heard = set(ends), time.monotonic()
+    left, heard, most = set(ends), time.monotonic(), FEW
     try:
         consumer.assign([TopicPartition(topic, number, start) for number, start, _ in share])
         while left:
-            came = consumer.consume(AT_ONCE, POLL)
+            came = consumer.consume(most, POLL)
             if not came and time.monotonic() - heard > SILENCE:
                 names = ", ".join(ids[n] for n in sorted(left))
                 raise ConnectionError(
@@ -128,6 +130,8 @@ def read(
             kept = kept if absent else [m for m in kept if m.value() is not None]
             if kept:
                 yield make_batch(kept, ids, beside)
+            if found:  # a Message's length is its value's
+                most = max(1, min(AT_ONCE, 4 * most, ROOM * len(found) // max(1, sum(map(len, found)))))
     finally:
         consumer.close()
 

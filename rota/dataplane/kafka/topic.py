@@ -5,16 +5,24 @@ partition is its last stable offset: what lies below it was committed or aborted
 same there. Nothing is written but the offsets of a consumer group, which nobody of ours reads.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from rota.errors import ConfigError, EnvironmentFailed
 
 PATIENCE = 10.0  # seconds
+GLANCE = 1.0  # seconds
+GLANCING = {  # settings of a consumer that looks at the first records of each partition, and at few of them
+    "enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_committed",
+    "fetch.message.max.bytes": 1 << 14, "queued.min.messages": 1,
+}  # fmt: skip
+AFRESH = "topic.metadata.refresh.interval.ms"  # by itself 5 min: so long a dead broker would be asked who leads
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what a broker says that knows no ids of topics
 _clients: dict[tuple[tuple[str, str], ...], Any] = {}
 
@@ -67,6 +75,29 @@ class Topic:
 
         return self._list_offsets(partitions, OffsetSpec.latest())
 
+    def read_stamped(self, partitions: Iterable[int], seconds: float) -> dict[int, int]:
+        """The first offset of each whose record is stamped then (seconds since 1970) or later; -1 where none is."""
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._list_offsets(partitions, OffsetSpec.for_timestamp(ceil(seconds * 1000)))
+
+    def weigh(self, starts: Mapping[int, int]) -> dict[int, float]:
+        """The mean bytes of the first records behind these offsets, of those partitions that gave some within `GLANCE`."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({"group.id": "rota", "log_level": 0, **self.client, **GLANCING})
+        found: dict[int, list[int]] = {}
+        try:
+            consumer.assign([TopicPartition(self.name, n, at) for n, at in starts.items()])
+            until = time.monotonic() + GLANCE
+            while len(found) < len(starts) and time.monotonic() < until:
+                for one in consumer.consume(1000, 0.02):
+                    if one.error() is None:
+                        found.setdefault(one.partition(), []).append(len(one))
+        finally:
+            consumer.close()
+        return {n: max(1.0, sum(sizes) / len(sizes)) for n, sizes in found.items()}
+
     def _list_offsets(self, partitions: Iterable[int], which: Any) -> dict[int, int]:
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
@@ -108,7 +139,7 @@ class Topic:
             except ModuleNotFoundError:
                 raise ConfigError("Kafka needs the library confluent-kafka. Type: pip install 'rota[kafka]'") from None
             try:
-                _clients[settings] = AdminClient({"log_level": 0, **self.client})
+                _clients[settings] = AdminClient({"log_level": 0, AFRESH: 2000, **self.client})
             except KafkaException as error:
                 raise ConfigError(f"The settings of {self.place} cannot be used: {explain(error)}") from None
         return _clients[settings]

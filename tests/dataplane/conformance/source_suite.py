@@ -4,13 +4,14 @@
         bench = MyBench  # makes sources in a folder of the test's own
 
 Beside, a source is put under a suite for each capability that it has: `RememberingSuite`, `ReplayingSuite`,
-`ChangingSuite`, `HoldingSuite`, `NamingSuite`, `WaitingSuite`, `LeavingSuite`, `RenamingSuite`; and under what holds of its
-kind: `SharingSuite` if several may read it at once, `AssigningSuite` if it gives the offsets itself, `StartingSuite` if its
-declaration says where a partition starts.
+`ChangingSuite`, `HoldingSuite`, `NamingSuite`, `StampingSuite`, `WaitingSuite`, `LeavingSuite`, `RenamingSuite`; and
+under what holds of its kind: `SharingSuite` if several may read it at once, `AssigningSuite` if it gives the offsets itself,
+`StartingSuite` if its declaration says where a partition starts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 from typing import Protocol
 
@@ -26,12 +27,13 @@ from rota.dataplane.ports import (
     Remembers,
     Replays,
     Source,
+    Stamps,
     TidiesUp,
     WaitsAlone,
 )
 from rota.errors import RotaError
 
-ABILITIES = (WaitsAlone, LeavesOut, Holds, Remembers, Named, Replays, ChangesInPlace, FollowsRename, TidiesUp)
+ABILITIES = (WaitsAlone, LeavesOut, Holds, Remembers, Named, Replays, Stamps, ChangesInPlace, FollowsRename, TidiesUp)
 
 
 class SourceBench(Protocol):
@@ -75,6 +77,14 @@ class LitteredBench(SourceBench, Protocol):
 
     def litter(self) -> str:
         """Puts such a thing there; its name."""
+        ...
+
+
+class StampedBench(SourceBench, Protocol):
+    """Beside, its records have times of their own."""
+
+    def stamp(self, key: str, stamps: Sequence[float]) -> None:
+        """A record of this key for each of these seconds since 1970, in this order."""
         ...
 
 
@@ -315,6 +325,28 @@ class WaitingSuite(Benched):
         assert source.assign_offsets(both) == {"p:a": 2, "p:b": 2}
         assert isinstance(source, WaitsAlone)
         assert not source.explain_unreadable("p:a")
+
+
+class StampingSuite(Benched):
+    """Of a source that `Stamps` its records."""
+
+    def test_a_time_holds_what_lies_between_the_first_of_its_beginning_and_the_first_of_its_end(
+        self, place: StampedBench
+    ) -> None:
+        place.stamp("a", (1e9, 1e9 + 10, 1e9 + 5, 1e9 + 20))  # one came late
+        place.stamp("b", (1e9,))
+        source = place.open().source
+        assert isinstance(source, Stamps)
+        found = {
+            (since, until): source.find_stamped(("p:a", "p:b"), since, until)
+            for since, until in ((0.0, inf), (1e9 + 1, 1e9 + 20), (1e9 + 9.9995, 1e9 + 10.0005), (1e9 + 21, inf))
+        }
+        assert [{p: (start, min(end, 4)) for p, (start, end) in of.items()} for of in found.values()] == [
+            {"p:a": (0, 4), "p:b": (0, 4)},
+            {"p:a": (1, 3)},
+            {"p:a": (1, 3)},
+            {},
+        ]
 
 
 class LeavingSuite(Benched):

@@ -1,40 +1,19 @@
-"""A Kafka of the tests' own: a broker that is its own controller, on loopback, with its data in a folder of the test."""
+"""A Kafka of the tests' own, with its data in a folder of the test, and strangers who write into it."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 import uuid
-from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions, OffsetSpec
 
-from rota.java import find_java
-from rota.local.child import Child
-from rota.machine import free_port
+from rota.local.kafka_broker import KafkaBroker
 from tests.waiting import LONG, wait_until
 
-JARS = Path(sys.prefix, "share", "rota", "kafka")
-SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-SETTINGS = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "controller.listener.names": "CONTROLLER",
-    "offsets.topic.replication.factor": "1",
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "auto.create.topics.enable": "false",
+QUICK = {
     "log.retention.check.interval.ms": "300",
     "log.initial.task.delay.ms": "300",
     "log.cleaner.backoff.ms": "200",
@@ -42,65 +21,19 @@ SETTINGS = {
 }
 
 
-@dataclass
-class Broker:
-    """A running broker; nobody else knows its ports. `more` are settings of its own, and `formatted` words for the storage
-    tool, such as who may log in. `secured` is a second listener's protocol, at `secured_servers`."""
+class Broker(KafkaBroker):
+    """A broker that cleans up at once, and what the tests do with it."""
 
-    folder: Path
-    more: dict[str, str] = field(default_factory=dict)
-    formatted: Sequence[str] = ()
-    secured: str = ""
-
-    def __post_init__(self) -> None:
-        assert any(JARS.glob("kafka_2.13-*.jar")), "Kafka is not installed. Type: make tools"
-        port, controller, other = free_port(), free_port(), free_port()
-        self.servers, self.secured_servers = f"127.0.0.1:{port}", f"localhost:{other}"
-        plain, second = (
-            f"PLAINTEXT://{self.servers}",
-            f",{self.secured}://{self.secured_servers}" if self.secured else "",
-        )
-        settings = {
-            **SETTINGS,
-            "log.dirs": str(self.folder / "data"),
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"{plain},CONTROLLER://127.0.0.1:{controller}{second}",
-            "advertised.listeners": f"{plain}{second}",
-            **self.more,
-        }
-        self.file = self.folder / "server.properties"
-        self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        said = subprocess.run(
-            [*self._java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.file), *self.formatted],
-            capture_output=True, text=True, timeout=LONG, check=False,
-        )  # fmt: skip
-        assert said.returncode == 0, said.stdout + said.stderr
-        self.start()
-
-    def _java(self) -> list[str]:
-        return [str(find_java()), *SMALL, "-cp", f"{JARS}/*"]
-
-    def start(self) -> None:
-        """Starts it, with what it had before if it was killed, and waits until it answers. It ends with this process."""
-        command = [*self._java(), "kafka.Kafka", str(self.file)]
-        self.process = Child("kafka", command, self.folder / "log", os.environ, signal.SIGTERM)
-        self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
-        wait_until(self.answers)
-
-    def answers(self) -> bool:
-        """Whether the broker tells its topics."""
-        assert self.process.running, self.process.read_log_end(20)
-        try:
-            return bool(self.admin.list_topics(timeout=1).brokers)
-        except KafkaException:
-            return False
-
-    def kill(self) -> None:
-        """kill -9."""
-        self.process.signal_group(signal.SIGKILL)
-        self.process.process.wait(LONG)
+    def __init__(
+        self,
+        folder: Path,
+        more: Mapping[str, str] | None = None,
+        formatted: Sequence[str] = (),
+        secured: str = "",
+        first: "Broker | None" = None,
+        node: int = 1,
+    ) -> None:
+        super().__init__(folder, {**QUICK, **(more or {})}, formatted, secured, first, node)
 
     def freeze(self) -> None:
         """It answers nothing, and closes nothing."""
@@ -110,17 +43,7 @@ class Broker:
         """It goes on."""
         self.process.signal_group(signal.SIGCONT)
 
-    def stop(self) -> None:
-        """Ends it."""
-        self.process.end(5)
-
     # --- what a stranger does: no code of rota is in it
-
-    def make(self, topic: str, partitions: int = 1, **settings: str) -> None:
-        """A topic with this many partitions."""
-        config = {name.replace("_", "."): value for name, value in settings.items()}
-        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result(LONG)
-        wait_until(lambda: len(self.admin.list_topics(topic, 5).topics[topic].partitions) == partitions)
 
     def grow(self, topic: str, partitions: int) -> None:
         """So many partitions from now on."""
@@ -145,8 +68,9 @@ class Broker:
         values: Iterable[bytes | None],
         key: Callable[[int], bytes | None] = lambda _: None,
         headers: list[tuple[str, bytes | None]] | None = None,
+        stamps: Sequence[float] = (),
     ) -> None:
-        """Records, each confirmed."""
+        """Records, each confirmed; `stamps` are their times in seconds."""
         producer = Producer(
             {"bootstrap.servers": self.servers, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000}
         )
@@ -160,6 +84,7 @@ class Broker:
                 partition,
                 on_delivery=lambda error, _: error and failed.append(error),
                 headers=headers,
+                timestamp=round(stamps[n] * 1000) if stamps else 0,
             )
             producer.poll(0)
         assert producer.flush(LONG) == 0

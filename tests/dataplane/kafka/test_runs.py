@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
+from deltalake import DeltaTable
 
 from rota import registry
 from rota.dataplane.kafka import reading
@@ -12,7 +13,9 @@ from rota.dataplane.ports import Job
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
+from rota.run.spans import Choice, choose_spans
 from rota.run.work import find_work
+from rota.stores import choose_options
 from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 from tests.dataplane.conftest import log
 from tests.dataplane.kafka.lettered import LETTERS, LetteredSource
@@ -190,6 +193,41 @@ def test_partitions_that_were_added_are_consumed_as_a_whole(worlds: Worlds) -> N
     world.give("0", "1")
     assert commit_some(world, "0", "1").keys() == {"p:1"}
     assert [n for (n,) in read(world, "n")] == [50, 51]
+
+
+def test_what_was_stamped_in_a_time_is_replayed_as_long_as_it_is_there(worlds: Worlds) -> None:
+    world, broker, topic = worlds.make(2), worlds.broker, worlds.topic
+    world.give("0", "1")
+    broker.produce(topic, 0, number(4), stamps=[1e9 + n for n in range(4)])
+    broker.produce(topic, 1, number(2, 10), stamps=[1e9, 1.5e9])
+    commit(world, "0", "1")
+    broker.produce(topic, 0, number(4, 4), stamps=[1e9 + n for n in range(4, 8)])  # not consumed
+    both, time = ("p:0", "p:1"), Choice(time=(1e9 + 2, 1e9 + 6), stamped=True)
+    assert choose_spans(world.ports, both, time) == {"p:0": [(2, 4)]}
+    (again,) = replay(world.tree, world.ports, {"p:0": (2, 4)}, "again")
+    assert isinstance(again, ReplayedRange)
+    assert again.rows == 2
+    broker.drop(topic, 0, before=3)
+    assert choose_spans(world.ports, both, time) == {"p:0": [(3, 4)]}, "what the retention took has no time any more"
+    assert [n for (n,) in read(world, "n")] == [0, 1, 10, 11, 2, 3]
+
+
+def test_a_topic_fills_a_table_in_a_bucket(worlds: Worlds, bucket: str) -> None:
+    world, place = worlds.make(2), f"{bucket}/tables/p"
+    world.write(world.text.replace("{table!r}", repr(place)))
+    broker, topic = worlds.broker, worlds.topic
+    world.give("0", "1")
+    for n in (0, 1):
+        broker.produce(topic, n, [*number(3, 10 * n), b"no JSON"])
+    assert {(e.rows, e.bad_rows) for e in commit(world, "0", "1").values()} == {(3, 1)}
+    rows = DeltaTable(f"{place}/main", storage_options=choose_options(f"{place}/main")).to_pyarrow_table().to_pylist()
+    assert sorted(r["n"] for r in rows) == [0, 1, 2, 10, 11, 12]
+    broker.remove(topic)
+    broker.make(topic, 2)
+    broker.produce(topic, 0, number(9))
+    (parked,) = world.run("0")
+    assert isinstance(parked, ParkedPartition)
+    assert f"{place}/index/topic.json" in parked.reason
 
 
 def test_a_hot_partition_is_read_by_as_many_tasks_as_spark_has_cores(worlds: Worlds) -> None:

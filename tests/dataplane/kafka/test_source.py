@@ -1,6 +1,7 @@
 """A topic as a source, without Spark, on a real broker: it keeps what every source promises, and what Kafka adds."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 
 from rota import registry
+from rota.dataplane.kafka import reading
 from rota.dataplane.kafka import topic as topic_of_kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
+from rota.dataplane.kafka.topic import Topic
 from rota.dataplane.ports import Ports
 from rota.errors import ConfigError, RotaError, SourceChanged
 from rota.kafka import kafka
@@ -21,6 +24,7 @@ from tests.dataplane.conformance.source_suite import (
     ReplayingSuite,
     SharingSuite,
     SourceSuite,
+    StampingSuite,
     StartingSuite,
 )
 from tests.dataplane.kafka.broker import Broker
@@ -42,6 +46,10 @@ class TopicBench:
         source = LetteredSource.letter(ports.source)
         return replace(ports, source=source, reread=lambda _: replace(ports, source=source))
 
+    def stamp(self, key: str, stamps: Sequence[float]) -> None:
+        self.land(key, 0)
+        self.broker.produce(self.topic, LETTERS.index(key), [b"{}"] * len(stamps), stamps=stamps)
+
     def land(self, key: str, count: int = 1) -> None:
         if (wanted := LETTERS.index(key) + 1) > self.partitions:
             if self.partitions:
@@ -57,7 +65,9 @@ def bench(tmp_path: Path, broker: Broker, topic: str) -> TopicBench:
     return TopicBench(tmp_path, broker, topic)
 
 
-class TestKafkaSource(SourceSuite, SharingSuite, StartingSuite, RememberingSuite, ReplayingSuite, HoldingSuite):
+class TestKafkaSource(
+    SourceSuite, SharingSuite, StartingSuite, RememberingSuite, ReplayingSuite, HoldingSuite, StampingSuite
+):
     @pytest.fixture
     def place(self, bench: TopicBench) -> TopicBench:
         return bench
@@ -136,6 +146,40 @@ def test_a_job_is_bounded_over_all_partitions(bench: TopicBench) -> None:
     assert source.plan_jobs(starts, ends) == ({"p:c": (5, 15), "p:a": (5, 15)}, {"p:b": (5, 12), "p:d": (5, 15)})
 
 
+@pytest.mark.parametrize("weighed", [True, False])
+def test_a_job_is_bounded_in_bytes_by_what_the_records_of_each_partition_weigh(
+    bench: TopicBench, broker: Broker, monkeypatch: pytest.MonkeyPatch, weighed: bool
+) -> None:
+    sizes = {"p:a": 200_000, "p:b": 20, "p:c": 50_000}
+    bench.land("c", 0)
+    for n, size in enumerate(sizes.values()):
+        broker.produce(bench.topic, n, [b"x" * size] * 60)
+    source = bench.open(max_job_bytes=2_000_000).source
+    starts, ends = dict.fromkeys(sizes, 0), source.read_ends(tuple(sizes))
+    if not weighed:
+        monkeypatch.setattr(Topic, "weigh", lambda *_: dict.fromkeys(range(3), 1.0))
+    jobs = source.plan_jobs(starts, ends)
+    assert {p for job in jobs for p in job} == set(sizes), "each has something"
+    assert sum(end for job in jobs for p, (_, end) in job.items() if p == "p:b") == 60
+    heaviest = max(sum(sizes[p] * (end - at) for p, (at, end) in job.items()) for job in jobs)
+    assert heaviest <= 2_000_000 if weighed else heaviest > 15_000_000
+
+
+@pytest.mark.parametrize("room", [1 << 20, 1 << 30])
+def test_a_task_holds_few_large_records_at_a_time(
+    bench: TopicBench, broker: Broker, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    bench.land("a", 0)
+    broker.produce(bench.topic, 0, [b"x" * 200_000] * 60)
+    monkeypatch.setattr(reading, "ROOM", room)
+    monkeypatch.setattr(reading, "POLL", 1.0)  # a fast network
+    client = {"bootstrap.servers": broker.servers}
+    batches = list(reading.read(bench.topic, client, ((0, 0, 60),), {0: "p:a"}, {}, True))
+    assert sum(one.num_rows for one in batches) == 60
+    found = max(one.nbytes for one in batches[1:])  # behind the first, of `FEW`
+    assert found <= 1 << 20 if room == 1 << 20 else found > 5 << 20
+
+
 def test_nobody_who_answers_is_an_error_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_of_kafka, "PATIENCE", 1.0)
     source = TopicBench(tmp_path, Nowhere(), "t").open().source  # type: ignore[arg-type]
@@ -161,6 +205,7 @@ class Nowhere:
         ({"tombstones": "drop"}, "Known: bad, keep, skip"),
         ({"start": "soon"}, "give 'earliest'"),
         ({"max_records": 0}, "must be >= 1"),
+        ({"max_job_bytes": 0}, "must be >= 1"),
         ({"format": "parquet"}, "Known: csv, json, bytes"),
         ({"topic": " "}, "the name of a topic"),
     ],

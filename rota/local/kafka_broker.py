@@ -1,0 +1,129 @@
+"""A Kafka broker on loopback, with its data in a folder: for `rota demo --source kafka`, tests and benchmarks.
+
+The first of a cluster is its controller as well; the others are told who that is. A broker ends with its process.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.java import find_java
+from rota.local.child import Child
+from rota.machine import free_port
+
+JARS = Path(sys.prefix, "share", "rota", "kafka")
+SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+PATIENCE = 240.0  # seconds until it answers
+SETTINGS = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+}
+
+
+class KafkaBroker:
+    """A running broker; nobody else knows its ports. `more` are settings of its own, and `formatted` words for the storage
+    tool, such as who may log in. `secured` is a second listener's protocol, at `secured_servers`. `first` is the first
+    broker of its cluster, if that is another."""
+
+    def __init__(
+        self,
+        folder: Path,
+        more: Mapping[str, str] | None = None,
+        formatted: Sequence[str] = (),
+        secured: str = "",
+        first: "Self | None" = None,
+        node: int = 1,
+    ) -> None:
+        if not any(JARS.glob("kafka_2.13-*.jar")):
+            raise ConfigError("Kafka is not installed. Type: make tools")
+        self.folder, self.node = folder, node
+        folder.mkdir(parents=True, exist_ok=True)
+        port, other = free_port(), free_port()
+        self.servers, self.secured_servers = f"127.0.0.1:{port}", f"localhost:{other}"
+        self.cluster: str = first.cluster if first else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.controller: str = first.controller if first else f"127.0.0.1:{free_port()}"
+        plain = f"PLAINTEXT://{self.servers}" + (f",{secured}://{self.secured_servers}" if secured else "")
+        settings = {
+            **SETTINGS,
+            "process.roles": "broker" if first else "broker,controller",
+            "node.id": str(node),
+            "log.dirs": str(folder / "data"),
+            "controller.quorum.voters": f"1@{self.controller}",
+            "listeners": plain if first else f"{plain},CONTROLLER://{self.controller}",
+            "advertised.listeners": plain,
+            **(more or {}),
+        }
+        self.file = folder / "server.properties"
+        self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        said = subprocess.run(
+            [*_java(), "kafka.tools.StorageTool", "format", "-t", self.cluster, "-c", str(self.file), *formatted],
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        if said.returncode:
+            raise EnvironmentFailed(f"Kafka's folder {folder} cannot be made: {said.stdout}{said.stderr}. See its disk")
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, with what it had before if it was killed, and waits until it answers. It ends with this process."""
+        from confluent_kafka.admin import AdminClient
+
+        command = [*_java(), "kafka.Kafka", str(self.file)]
+        self.process = Child("kafka", command, self.folder / "log", os.environ, signal.SIGTERM)
+        self.admin: Any = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        until = time.monotonic() + PATIENCE
+        while not self.answers():
+            if time.monotonic() > until:
+                raise EnvironmentFailed(f"Kafka did not answer within {PATIENCE:g} s. See {self.folder / 'log'}")
+
+    def answers(self) -> bool:
+        """Whether the broker tells its topics, and is told as one of the cluster's."""
+        from confluent_kafka import KafkaException
+
+        if not self.process.running:
+            raise EnvironmentFailed(f"Kafka ended: {self.process.read_log_end(20)}. See {self.folder / 'log'}")
+        try:
+            return self.node in self.admin.list_topics(timeout=1).brokers
+        except KafkaException:
+            return False
+
+    def make(self, topic: str, partitions: int = 1, replicas: int = 1, **settings: str) -> None:
+        """A topic with this many partitions."""
+        from confluent_kafka.admin import NewTopic
+
+        config = {name.replace("_", "."): value for name, value in settings.items()}
+        self.admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(PATIENCE)
+        until = time.monotonic() + PATIENCE
+        while len(self.admin.list_topics(topic, 5).topics[topic].partitions) != partitions:
+            if time.monotonic() > until:
+                raise EnvironmentFailed(f"Kafka did not make {topic} within {PATIENCE:g} s. See {self.folder / 'log'}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.signal_group(signal.SIGKILL)
+        self.process.process.wait(PATIENCE)
+
+    def stop(self) -> None:
+        """Ends it."""
+        self.process.end(5)
+
+
+def _java() -> list[str]:
+    return [str(find_java()), *SMALL, "-cp", f"{JARS}/*"]

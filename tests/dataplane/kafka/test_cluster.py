@@ -1,0 +1,152 @@
+"""Three brokers: the leader of a partition dies in the middle of a batch; a partition has no leader."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewTopic
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from rota.dataplane.kafka import reading
+from rota.run.consume import CommittedBatch, ParkedPartition
+from tests.dataplane.conformance.source_suite import WaitingSuite
+from tests.dataplane.kafka.broker import Broker
+from tests.dataplane.kafka.lettered import LETTERS
+from tests.dataplane.kafka.test_kills import make_slowly
+from tests.dataplane.kafka.test_source import TopicBench
+from tests.dataplane.kafka.topics import UNHURT, Worlds, commit, commit_some, count_damage, number
+from tests.waiting import LONG, wait_until
+
+SETTINGS = {
+    "offsets.topic.replication.factor": "3",
+    "min.insync.replicas": "1",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """Three of one cluster, of which the first, its controller, lives as long as the others' tests."""
+
+    nodes: tuple[Broker, Broker, Broker]
+
+    @property
+    def servers(self) -> str:
+        return ",".join(one.servers for one in self.nodes)
+
+    def make(self, topic: str, *replicas: list[int]) -> None:
+        """A topic with a partition for each list of nodes, the first of which leads it."""
+        admin = self.nodes[0].admin
+        admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=list(replicas))])[topic].result(LONG)
+        wait_until(lambda: all(self.find_leader(topic, n) == of[0] for n, of in enumerate(replicas)))
+
+    def find_leader(self, topic: str, partition: int) -> int:
+        """The node that leads the partition; -1 where none does."""
+        told = self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions
+        return int(told[partition].leader) if partition in told else -1
+
+    def end(self, node: int, topic: str, partition: int) -> None:
+        """kill -9, until another leads the partition or none."""
+        self.nodes[node - 1].kill()
+        wait_until(lambda: self.find_leader(topic, partition) != node)
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    first = Broker(tmp_path_factory.mktemp("first"), SETTINGS)
+    try:
+        second = Broker(tmp_path_factory.mktemp("second"), SETTINGS, first=first, node=2)
+        try:
+            third = Broker(tmp_path_factory.mktemp("third"), SETTINGS, first=first, node=3)
+            yield Brokers((first, second, third))
+            third.stop()
+        finally:
+            second.stop()
+    finally:
+        first.stop()
+
+
+class ClusterBench(TopicBench):
+    """Partition `a` is on a broker of its own."""
+
+    def __init__(self, folder: Path, brokers: Brokers, topic: str) -> None:
+        super().__init__(folder, brokers.nodes[0], topic)
+        self.brokers, self.partitions = brokers, 2
+        brokers.make(topic, [2], [1])
+
+    def blind(self, key: str) -> None:
+        self.brokers.end(2, self.topic, LETTERS.index(key))
+
+    def mend(self, key: str) -> None:
+        self.brokers.nodes[1].start()
+        wait_until(lambda: self.brokers.find_leader(self.topic, LETTERS.index(key)) == 2)
+
+
+class TestClusterSource(WaitingSuite):
+    @pytest.fixture
+    def place(self, tmp_path: Path, brokers: Brokers, topic: str) -> ClusterBench:
+        return ClusterBench(tmp_path, brokers, topic)
+
+
+def test_a_partition_without_a_leader_waits_alone_with_one_line(
+    tmp_path: Path, endpoint: str, spark: SparkSession, brokers: Brokers, topic: str
+) -> None:
+    worlds = Worlds(tmp_path, endpoint, spark, brokers.nodes[0], topic)
+    brokers.make(topic, [2], [1], [3])
+    world, keys = worlds.open(), ("0", "1", "2")
+    world.give(*keys)
+    for n in range(3):
+        brokers.nodes[0].produce(topic, n, number(5))
+    commit(world, *keys)
+    for n in range(3):
+        brokers.nodes[0].produce(topic, n, number(5, 5))
+    brokers.end(2, topic, 0)
+    events = {e.partition: e for e in world.run(*keys)}
+    waiting = events.pop("p:0")
+    assert isinstance(waiting, ParkedPartition)
+    assert waiting.retry_at is not None, "it is tried again by itself"
+    assert waiting.reason == f"p:0: {topic}[0] has no leader. Bring its brokers back; it is tried again by itself"
+    assert all(isinstance(e, CommittedBatch) for e in events.values()), events
+    assert list(world.tree.parked()) == ["p:0"], "and nobody else"
+    brokers.nodes[1].start()
+    wait_until(lambda: "p:0" in commit_some(world, *keys))
+    assert count_damage(world, {f"p:{n}": list(range(10)) for n in range(3)}) == UNHURT
+
+
+def test_a_leader_that_is_killed_in_a_batch_is_followed_by_another_and_each_record_is_there_once(
+    tmp_path: Path,
+    endpoint: str,
+    spark: SparkSession,
+    brokers: Brokers,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worlds = Worlds(tmp_path, endpoint, spark, brokers.nodes[0], topic)
+    brokers.make(topic, [3, 1, 2], [1, 2, 3])
+    world, count = worlds.open(), 3_000
+    world.give("0", "1")
+    for n in (0, 1):
+        values = (b'{"n": %d, "pad": "%s"}' % (i, b"x" * 2_000) for i in range(count))
+        brokers.nodes[0].produce(topic, n, values)
+    mark, slow = tmp_path / "reading", make_slowly(tmp_path / "reading")
+    cloudpickle.register_pickle_by_value(sys.modules[make_slowly.__module__])
+    with monkeypatch.context() as patched:
+        patched.setattr(reading, "AT_ONCE", 50)
+        patched.setattr(reading, "ROOM", 1 << 16)
+        patched.setattr(reading, "make_batch", slow)
+        struck: list[Any] = []
+        killer = threading.Thread(target=lambda: (wait_until(mark.exists), struck.append(brokers.end(3, topic, 0))))
+        killer.start()
+        events = world.run("0", "1")
+        killer.join()
+    assert len(struck) == 1
+    assert [(type(e), getattr(e, "rows", None)) for e in events] == [(CommittedBatch, count)] * 2, events
+    assert not world.tree.parked()
+    assert count_damage(world, {f"p:{n}": list(range(count)) for n in (0, 1)}) == UNHURT
+    brokers.nodes[2].start()
