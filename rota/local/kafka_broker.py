@@ -21,7 +21,7 @@ from rota.machine import free_port
 
 JARS = Path(sys.prefix, "share", "rota", "kafka")
 SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-PATIENCE = 240.0  # seconds until it answers
+STARTING = 240.0  # seconds until it answers
 SETTINGS = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL",
@@ -74,7 +74,7 @@ class KafkaBroker:
         self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         said = subprocess.run(
             [*_java(), "kafka.tools.StorageTool", "format", "-t", self.cluster, "-c", str(self.file), *formatted],
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
+            capture_output=True, text=True, timeout=STARTING, check=False,
         )  # fmt: skip
         if said.returncode:
             raise EnvironmentFailed(f"Kafka's folder {folder} cannot be made: {said.stdout}{said.stderr}. See its disk")
@@ -87,10 +87,10 @@ class KafkaBroker:
         command = [*_java(), "kafka.Kafka", str(self.file)]
         self.process = Child("kafka", command, self.folder / "log", os.environ, signal.SIGTERM)
         self.admin: Any = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + STARTING
         while not self.answers():
             if time.monotonic() > until:
-                raise EnvironmentFailed(f"Kafka did not answer within {PATIENCE:g} s. See {self.folder / 'log'}")
+                raise EnvironmentFailed(f"Kafka did not answer within {STARTING:g} s. See {self.folder / 'log'}")
 
     def answers(self) -> bool:
         """Whether the broker tells its topics, and is told as one of the cluster's."""
@@ -108,17 +108,17 @@ class KafkaBroker:
         from confluent_kafka.admin import NewTopic
 
         config = {name.replace("_", "."): value for name, value in settings.items()}
-        self.admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(PATIENCE)
-        until = time.monotonic() + PATIENCE
+        self.admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(STARTING)
+        until = time.monotonic() + STARTING
         while len(self.admin.list_topics(topic, 5).topics[topic].partitions) != partitions:
             if time.monotonic() > until:
-                raise EnvironmentFailed(f"Kafka did not make {topic} within {PATIENCE:g} s. See {self.folder / 'log'}")
+                raise EnvironmentFailed(f"Kafka did not make {topic} within {STARTING:g} s. See {self.folder / 'log'}")
             time.sleep(0.05)
 
     def kill(self) -> None:
         """kill -9."""
         self.process.signal_group(signal.SIGKILL)
-        self.process.process.wait(PATIENCE)
+        self.process.process.wait(STARTING)
 
     def stop(self) -> None:
         """Ends it."""

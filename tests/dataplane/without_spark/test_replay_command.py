@@ -33,6 +33,11 @@ def replay(world: World, *words: str) -> str:
         (("--from", "5", "--to", "3"), "p:a was not replayed: [5, 3) is no range. Give 0 <= from < to"),
         (("--to", "99"), "p:a was not replayed: only offsets below 2 were consumed"),
         (("--files", "nope.csv"), "No file 'nope.csv' was consumed"),
+        (("--since", "yesterday"), "'yesterday' is no time"),
+        (("--until", "2100-01-01", "--changed"), "One of them"),
+        (("--to", "2", "--stamped"), "stamped says of which time since and until are"),
+        (("--since", "2020-01-01", "--stamped"), "The records of p:a have no time of their own"),
+        (("--since", "2020-01-01", "--until", "2100-01-01"), "127.0.0.1:1"),
         (("--from", "0", "--to", "2"), "127.0.0.1:1"),
     ],
 )
