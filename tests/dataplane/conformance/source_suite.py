@@ -9,6 +9,7 @@ under what holds of its kind: `SharingSuite` if several may read it at once, `As
 `StartingSuite` if its declaration says where a partition starts.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
@@ -333,13 +334,14 @@ class StampingSuite(Benched):
     def test_a_time_holds_what_lies_between_the_first_of_its_beginning_and_the_first_of_its_end(
         self, place: StampedBench
     ) -> None:
-        place.stamp("a", (1e9, 1e9 + 10, 1e9 + 5, 1e9 + 20))  # one came late
-        place.stamp("b", (1e9,))
+        at = float(round(time.time()) - 3600)  # of long ago a retention would take
+        place.stamp("a", (at, at + 10, at + 5, at + 20))  # one came late
+        place.stamp("b", (at,))
         source = place.open().source
         assert isinstance(source, Stamps)
         found = {
             (since, until): source.find_stamped(("p:a", "p:b"), since, until)
-            for since, until in ((0.0, inf), (1e9 + 1, 1e9 + 20), (1e9 + 9.9995, 1e9 + 10.0005), (1e9 + 21, inf))
+            for since, until in ((0.0, inf), (at + 1, at + 20), (at + 9.9995, at + 10.0005), (at + 21, inf))
         }
         assert [{p: (start, min(end, 4)) for p, (start, end) in of.items()} for of in found.values()] == [
             {"p:a": (0, 4), "p:b": (0, 4)},

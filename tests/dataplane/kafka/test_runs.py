@@ -1,5 +1,6 @@
 """Runs over a topic of a real broker, on a real Spark and real tables."""
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -197,18 +198,19 @@ def test_partitions_that_were_added_are_consumed_as_a_whole(worlds: Worlds) -> N
 
 def test_what_was_stamped_in_a_time_is_replayed_as_long_as_it_is_there(worlds: Worlds) -> None:
     world, broker, topic = worlds.make(2), worlds.broker, worlds.topic
+    at = time.time() - 3600  # of long ago the retention would take
     world.give("0", "1")
-    broker.produce(topic, 0, number(4), stamps=[1e9 + n for n in range(4)])
-    broker.produce(topic, 1, number(2, 10), stamps=[1e9, 1.5e9])
+    broker.produce(topic, 0, number(4), stamps=[at + n for n in range(4)])
+    broker.produce(topic, 1, number(2, 10), stamps=[at, at + 900])
     commit(world, "0", "1")
-    broker.produce(topic, 0, number(4, 4), stamps=[1e9 + n for n in range(4, 8)])  # not consumed
-    both, time = ("p:0", "p:1"), Choice(time=(1e9 + 2, 1e9 + 6), stamped=True)
-    assert choose_spans(world.ports, both, time) == {"p:0": [(2, 4)]}
+    broker.produce(topic, 0, number(4, 4), stamps=[at + n for n in range(4, 8)])  # not consumed
+    both, asked = ("p:0", "p:1"), Choice(time=(at + 2, at + 6), stamped=True)
+    assert choose_spans(world.ports, both, asked) == {"p:0": [(2, 4)]}
     (again,) = replay(world.tree, world.ports, {"p:0": (2, 4)}, "again")
     assert isinstance(again, ReplayedRange)
     assert again.rows == 2
     broker.drop(topic, 0, before=3)
-    assert choose_spans(world.ports, both, time) == {"p:0": [(3, 4)]}, "what the retention took has no time any more"
+    assert choose_spans(world.ports, both, asked) == {"p:0": [(3, 4)]}, "what the retention took has no time any more"
     assert [n for (n,) in read(world, "n")] == [0, 1, 10, 11, 2, 3]
 
 
