@@ -37,7 +37,8 @@ from rota.coordination.group_state import GroupState
 from rota.demo import deltalog
 from rota.local.folder import StateFolder
 from rota.local.kafka_broker import KafkaBroker
-from rota.local.stack import SPARK_OPTIONS, Stack
+from rota.local.stack import Stack
+from rota.local.storage import open_below
 
 PARTITIONS, TOPIC, RATE = 16, "flood", 20.0  # records a second of the trickle
 SESSION = "4"  # seconds of a worker's session
@@ -155,13 +156,13 @@ def run_rota(broker: KafkaBroker, folder: Path, members: int) -> Iterator[Measur
         given = {**os.environ, "ROTA_PIPELINES": str(pipelines), "ROTA_SESSION_TIMEOUT": SESSION}
         stack = opened.enter_context(Stack(StateFolder(folder / "state"), given))
         hosts = stack.start_zookeeper()
-        main = stack.state.tables / "flood" / "main"
+        main = open_below(stack.open_tables("flood"), "main")
 
         def count_twice() -> int:
             log = deltalog.read(main)
             return sum(rows or 0 for rows in log.files.values()) - sum(measured.find_ends().values())
 
-        measured = Measured(lambda name: stack.start_worker(name, *SPARK_OPTIONS) and None, stack.kill, count_twice)
+        measured = Measured(lambda name: stack.start_worker(name) and None, stack.kill, count_twice)
         for number in range(members):
             measured.add(f"w{number + 1}")
         stack.start_dagster(3000)
