@@ -86,9 +86,10 @@ test-fast: setup
 test: setup prepare s3a tools
 	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder
 
-# STORE=s3: landing folder and table in a bucket; SPARK=cluster: Spark on a standalone cluster. It starts both itself.
-demo: setup prepare $(if $(filter s3,$(STORE)),s3a $(BIN)/$(GATEWAY))
-	$(BIN)/rota demo $(if $(STORE),--store $(STORE)) $(if $(SPARK),--spark $(SPARK))
+# STORE=s3: landing folder and table in a bucket; SPARK=cluster: Spark on a standalone cluster; SOURCE=kafka: the flights in a
+# topic. It starts all of them itself.
+demo: setup prepare $(if $(filter s3,$(STORE)),s3a $(BIN)/$(GATEWAY)) $(if $(filter kafka,$(SOURCE)),$(KAFKA))
+	$(BIN)/rota demo $(if $(STORE),--store $(STORE)) $(if $(SPARK),--spark $(SPARK)) $(if $(SOURCE),--source $(SOURCE))
 
 dev: setup prepare
 	$(BIN)/rota up

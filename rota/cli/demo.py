@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from rota.local.stack import Stack
 
 PIPELINE = "flights"
+OF_KAFKA = """from rota import Pipeline, delta
+from rota.kafka import kafka
+
+pipeline = Pipeline(
+    source=kafka("${{KAFKA_SERVERS}}", "flights", format="csv", schema={schema!r}, options={{"nullValue": "NA"}}),
+    table=delta("${{ROTA_TABLES}}/flights"),
+)
+"""
 SESSION = "4"  # seconds: how long a dead worker counts as alive
 # What else a stack starts first, where it is asked for; each says what that is.
 STORES: "Mapping[str, Callable[[Stack], str]]" = {
@@ -26,6 +34,11 @@ STORES: "Mapping[str, Callable[[Stack], str]]" = {
 SPARKS: "Mapping[str, Callable[[Stack], str]]" = {
     "local": lambda _: "",
     "cluster": lambda stack: f"a standalone cluster of Spark is up at {stack.start_cluster().url}",
+}
+
+SOURCES: "Mapping[str, Callable[[Stack], str]]" = {
+    "files": lambda _: "",
+    "kafka": lambda stack: f"a broker of Kafka is up at {stack.start_kafka().servers}",
 }
 
 
@@ -53,6 +66,13 @@ SPARKS: "Mapping[str, Callable[[Stack], str]]" = {
     type=click.Choice(list(SPARKS)),
     help="Where Spark works: in each worker, or on a standalone cluster that it starts.",
 )
+@click.option(
+    "--source",
+    default="files",
+    show_default=True,
+    type=click.Choice(list(SOURCES)),
+    help="Where the flights are: in landed files, or in a topic of a Kafka that it starts.",
+)
 @click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, start a worker later.")
 @click.option(
     "--state",
@@ -62,7 +82,9 @@ SPARKS: "Mapping[str, Callable[[Stack], str]]" = {
     help="The state folder; it is emptied first.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def command(workers: int, protocol: str, store: str, spark: str, faults: bool, state: Path, as_json: bool) -> None:
+def command(
+    workers: int, protocol: str, store: str, spark: str, source: str, faults: bool, state: Path, as_json: bool
+) -> None:
     """Run everything on this machine, with faults.
 
     It lands the flights of a year, kills a worker in the middle of a batch, freezes a run, and verifies the table. Exit code
@@ -73,12 +95,12 @@ def command(workers: int, protocol: str, store: str, spark: str, faults: bool, s
     find_protocol(protocol)
     progress = view.Progress(silent=as_json)
     with progress.show_spinner():
-        first = STORES[store], SPARKS[spark]
+        first = STORES[store], SPARKS[spark], SOURCES[source]
         figures = _perform(workers, protocol, first, faults and workers > 1, state, progress)
     if as_json:
         view.print_document(figures.as_json())
     else:
-        _report(figures)
+        _report(figures, "files" if source == "files" else "records")
     sys.exit(1 if figures.find_broken_laws() else 0)
 
 
@@ -93,21 +115,24 @@ def _perform(
     from rota.demo.observer import Observer
     from rota.demo.scenario import Scenario
     from rota.local.flights import FlightsFolder
+    from rota.local.flights_topic import FlightsTopic
     from rota.local.folder import StateFolder
     from rota.local.stack import Stack, end_on_sigterm, read_environment
     from rota.local.storage import open_below
 
     with end_on_sigterm(), Stack(StateFolder(state).empty(), read_environment(SESSION)) as stack:
-        _declare(protocol, stack)
         for said in filter(None, (start(stack) for start in first)):
             progress.say(said)
+        _declare(protocol, stack)
         hosts = stack.start_zookeeper()
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
             stack.start_worker(f"w{number + 1}")
         page = stack.start_dagster(3000)
         _check_pipeline(Path(stack.env["ROTA_PIPELINES"]))
-        landing = FlightsFolder(stack.open_landing(PIPELINE)).prepare()
+        landing: FlightsFolder | FlightsTopic = (
+            FlightsTopic(stack.kafka) if stack.kafka else FlightsFolder(stack.open_landing(PIPELINE))
+        ).prepare()
         with Observer.connect_to(hosts, open_below(stack.open_tables(PIPELINE), "main"), stack.check) as observer:
             scenario = Scenario(stack, landing, observer, page, progress.say)
             scenario.start(workers)
@@ -118,16 +143,22 @@ def _perform(
 
 
 def _declare(protocol: str, stack: "Stack") -> None:
-    """Unless the protocol is what a group has anyway: lets the stack serve a copy of flights.py, beside a file that gives
-    the group the protocol."""
+    """Unless the protocol is what a group has anyway and the flights are files: lets the stack serve a copy of flights.py,
+    or what reads the topic of the same columns, and a file that gives the group the protocol."""
+    from rota.catalog import load
     from rota.core.protocols.known_protocols import ASSIGNED
 
     flights = Path(stack.env["ROTA_PIPELINES"]) / "flights.py"
-    if protocol == ASSIGNED or not flights.is_file():
+    if (protocol == ASSIGNED and not stack.kafka) or not flights.is_file():
         return
     folder = stack.state.root / "pipelines"
     folder.mkdir()
-    shutil.copyfile(flights, folder / flights.name)
+    if stack.kafka:
+        _check_pipeline(flights.parent)
+        schema = load(flights.parent).pipelines[PIPELINE].source.schema
+        (folder / flights.name).write_text(OF_KAFKA.format(schema=schema))
+    else:
+        shutil.copyfile(flights, folder / flights.name)
     (folder / "group.py").write_text(f'from rota import Group\n\ngroup = Group("default", protocol="{protocol}")\n')
     stack.env["ROTA_PIPELINES"] = str(folder.resolve())
 
@@ -146,10 +177,18 @@ def _check_pipeline(pipelines: Path) -> None:
 def _measure(scenario: "Scenario", faults: bool, progress: view.Progress) -> "Figures":
     """Verifies the table, reads the figures and draws the picture while ZooKeeper still runs."""
     from rota.demo.figures import Figures, read_epochs, read_launches
+    from rota.demo.landed_topic import LandedTopic
     from rota.demo.verify import verify
+    from rota.local.flights_topic import TOPIC, FlightsTopic
 
     stack = scenario.stack
-    verdict = verify(stack.open_landing(PIPELINE), stack.open_tables(PIPELINE), PIPELINE)
+    landing = scenario.landing
+    landed = (
+        LandedTopic(stack.kafka.servers, TOPIC, landing.header)
+        if stack.kafka and isinstance(landing, FlightsTopic)
+        else stack.open_landing(PIPELINE)
+    )
+    verdict = verify(landed, stack.open_tables(PIPELINE), PIPELINE)
     picture = stack.state.root / "history.png"
     picture.write_bytes(_draw_picture(scenario))
     return Figures(
@@ -173,7 +212,7 @@ def _draw_picture(scenario: "Scenario") -> bytes:
     from rota.face.picture import draw_story
 
     commits = [Tick(c.at, p, c.run_id) for c in scenario.observer.commits for p in c.ranges]
-    moments, words = [], [f"{scenario.observer.count_consumed()} files in {len(commits)} batches."]
+    moments, words = [], [f"{scenario.observer.count_consumed()} {scenario.landing.unit} in {len(commits)} batches."]
     if kill := scenario.killed:
         moments.append(Moment(kill.at, f"{kill.worker} killed", kill.worker))
         words.append(f"{kill.worker} killed, taken over in {kill.seconds:.0f} s.")
@@ -186,7 +225,7 @@ def _draw_picture(scenario: "Scenario") -> bytes:
     return draw_story(read_story(scenario.observer.tree, commits, moments), "  ".join(words))
 
 
-def _report(figures: "Figures") -> None:
+def _report(figures: "Figures", unit: str) -> None:
     """Prints each epoch, the faults, the verdict, and what to type next."""
     v, k, z = figures.verdict, figures.killed, figures.zombie
     view.print_parts("")
@@ -218,7 +257,7 @@ def _report(figures: "Figures") -> None:
         f"launched by a sensor; writes refused: {figures.refused}",
         f"Orphan files that nobody can see: {v.orphans} ({v.orphan_bytes:,} bytes)",
         f"Rows read {v.rows_landed:,} = rows written {v.rows_written:,}; duplicates {v.duplicates}, missing {v.missing}, "
-        f"gaps {v.gaps}, overlaps {v.overlaps}, over {v.files_landed} files of {v.partitions} partitions",
+        f"gaps {v.gaps}, overlaps {v.overlaps}, over {v.files_landed:,} {unit} of {v.partitions} partitions",
         *v.details,
         f"Picture: {figures.picture}",
         f"{figures.seconds:.0f} s in all: " + ", ".join(f"{name} {s:.0f}" for name, s in figures.stages.items()),

@@ -20,6 +20,7 @@ from rota.demo.faults import (
 )
 from rota.demo.observer import GIVEN_UP, Observer, RunSeen
 from rota.local.flights import MONTHS, FlightsFolder
+from rota.local.flights_topic import FlightsTopic
 from rota.local.page import DagsterPage
 from rota.local.stack import Stack
 
@@ -31,7 +32,7 @@ class Scenario:
     """One performance of the demo. Its fields are what the figures are made of; `stages` are seconds."""
 
     stack: Stack
-    landing: FlightsFolder
+    landing: FlightsFolder | FlightsTopic
     observer: Observer
     page: DagsterPage
     say: Say
@@ -124,16 +125,16 @@ class Scenario:
         """Makes the files of the months visible."""
         fresh = self.landing.land(months)
         self.month = max(self.month, *months)
-        self.landed += len(fresh.files)
-        if fresh.files:
-            self.say(f"{len(fresh.files)} files landed with {fresh.rows:,} flights")
+        self.landed += fresh.offsets
+        if fresh.offsets:
+            self.say(fresh.describe())
 
     def wait_consumed(self, what: str, timeout: float) -> None:
         """Waits until the table's log covers every landed file. Raises EnvironmentFailed after `timeout` seconds."""
         self.observer.wait_until(
             lambda: self.observer.count_consumed() >= self.landed, timeout, f"{what} to be consumed"
         )
-        self.say(f"{what} is in the table: {self.observer.count_consumed()} files")
+        self.say(f"{what} is in the table: {self.observer.count_consumed()} {self.landing.unit}")
 
     def note_stage(self, stage: str) -> None:
         """Notes the seconds since the last stage ended."""

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from rota.demo import deltalog
+from rota.demo.landed_topic import LandedTopic
 from rota.local.storage import open_below
 
 PARTITION, OFFSET, SIGN = "_partition", "_offset", "_sign"
@@ -64,20 +65,26 @@ class LandedFile:
     offset: int | None
 
 
-def verify(landing: fs.FileSystem, table: fs.FileSystem, pipeline: str, null: str = "NA") -> Verdict:
-    """Compares the CSV files below `landing` with `main`, `index` and `quarantine` below `table`; `null` is null in CSV."""
+def verify(landing: fs.FileSystem | LandedTopic, table: fs.FileSystem, pipeline: str, null: str = "NA") -> Verdict:
+    """Compares the CSV files below `landing`, or the lines of a topic, with `main`, `index` and `quarantine` below `table`;
+    `null` is null in CSV."""
     details: list[str] = []
     main = open_below(table, "main")
     log = deltalog.read(main)
-    landed = _landed(landing, open_below(table, "index"), pipeline)
     written, unreadable = _written(main, log, details)
-    expected = _expected(landing, landed, written.schema, null, details)
+    kinds = {field.name: field.type for field in written.schema}
+    options = pcsv.ConvertOptions(column_types=kinds, null_values=[null], strings_can_be_null=True)
+    if isinstance(landing, LandedTopic):
+        expected, counts = landing.read(pipeline, options)
+    else:
+        landed = _landed(landing, open_below(table, "index"), pipeline)
+        expected, counts = _expected(landing, landed, options, details), Counter(f.partition for f in landed)
     missing, duplicates = _compared(expected, written, details)
-    gaps, overlaps = _ranges(log, Counter(f.partition for f in landed), details)
+    gaps, overlaps = _ranges(log, counts, details)
     orphans = _orphans(main, log)
     return Verdict(
-        partitions=len({f.partition for f in landed}),
-        files_landed=len(landed),
+        partitions=len(counts),
+        files_landed=counts.total(),
         rows_landed=expected.num_rows,
         rows_written=written.num_rows,
         missing=missing,
@@ -143,11 +150,9 @@ def _written(folder: fs.FileSystem, log: deltalog.Log, details: list[str]) -> tu
 
 
 def _expected(
-    landing: fs.FileSystem, landed: list[LandedFile], schema: pa.Schema, null: str, details: list[str]
+    landing: fs.FileSystem, landed: list[LandedFile], options: pcsv.ConvertOptions, details: list[str]
 ) -> pa.Table:
     """What the table should hold: each landed row with its file's partition and offset, in the table's own types."""
-    kinds = {field.name: field.type for field in schema}
-    options = pcsv.ConvertOptions(column_types=kinds, null_values=[null], strings_can_be_null=True)
     parts = []
     for file in landed:
         if file.offset is None:

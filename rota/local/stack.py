@@ -21,6 +21,7 @@ from rota.local.bucket import BucketServer, serve_buckets
 from rota.local.child import Child
 from rota.local.cluster import SMALL, SparkCluster
 from rota.local.folder import StateFolder, find_checkout
+from rota.local.kafka_broker import KafkaBroker
 from rota.local.page import DagsterPage
 from rota.local.storage import Storage, store_in_bucket, store_on_disk
 from rota.machine import explain_exit, free_port
@@ -94,6 +95,7 @@ class Stack(AbstractContextManager["Stack"]):
             "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
         }
         self.spark: tuple[str, ...] = SPARK_OPTIONS
+        self.kafka: KafkaBroker | None = None
         self.storage = self._use(store_on_disk(self.state))
         self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
@@ -140,6 +142,14 @@ class Stack(AbstractContextManager["Stack"]):
         self.spark = ("--master", cluster.url, *options)
         self.env["PYSPARK_PYTHON"] = str(cluster.write_python())
         return cluster
+
+    def start_kafka(self) -> KafkaBroker:
+        """Starts a broker of Kafka, at KAFKA_SERVERS, and returns it. Raises ConfigError where it is not installed."""
+        broker = KafkaBroker(self.state.root / "kafka")
+        self._open.callback(broker.stop)
+        self.env["KAFKA_SERVERS"] = broker.servers
+        self.kafka = broker
+        return broker
 
     def _use(self, storage: Storage) -> Storage:
         self.env |= {"ROTA_LANDING": storage.landing, "ROTA_TABLES": storage.tables, **storage.environ}

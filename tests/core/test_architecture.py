@@ -35,7 +35,7 @@ LEAVES = {
     "stores",
 }  # modules of rota that every room may import
 ONLY_IN = {  # outside library -> where it may be imported
-    "confluent_kafka": {"rota/dataplane/kafka", "rota/local/kafka_broker.py"},
+    "confluent_kafka": {"rota/dataplane/kafka", "rota/local", "rota/demo/landed_topic.py"},
     "kazoo": {"rota/coordination"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
     "deltalake": {"rota/stores.py", "rota/ledger", "rota/dataplane", "pipelines"},

@@ -17,8 +17,8 @@ from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conformance.source_suite import WaitingSuite
 from tests.dataplane.kafka.broker import Broker
 from tests.dataplane.kafka.lettered import LETTERS
-from tests.dataplane.kafka.test_kills import make_slowly
-from tests.dataplane.kafka.test_source import TopicBench
+from tests.dataplane.kafka.slow import make_slowly
+from tests.dataplane.kafka.topic_bench import TopicBench
 from tests.dataplane.kafka.topics import UNHURT, Worlds, commit, commit_some, count_damage, number
 from tests.waiting import LONG, wait_until
 

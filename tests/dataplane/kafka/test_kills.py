@@ -1,6 +1,5 @@
 """A worker is killed in the middle of a batch, or wakes up late: its successor consumes, and each record is there once."""
 
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from rota.dataplane.kafka import reading
@@ -17,24 +15,12 @@ from rota.errors import EnvironmentFailed
 from rota.ledger.ledger import Ledger
 from rota.run.consume import CommittedBatch, DroppedPartition
 from tests.dataplane.kafka.broker import Broker
+from tests.dataplane.kafka.slow import make_slowly
 from tests.dataplane.kafka.topics import UNHURT, Worlds, commit, count_damage, number
 from tests.dataplane.world import World, kill, start_spark
 from tests.waiting import wait_until
 
 KEYS = ("0", "1")
-
-
-def make_slowly(mark: Path) -> Callable[..., Any]:
-    """Makes a batch of few records after a while, and leaves the mark that one was made."""
-    real = reading.make_batch
-
-    def make(*of: Any) -> Any:
-        mark.touch()
-        threading.Event().wait(0.05)
-        return real(*of)
-
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    return make
 
 
 def test_a_worker_whose_spark_is_killed_in_a_batch_is_followed_by_another(

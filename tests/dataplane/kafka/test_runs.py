@@ -198,7 +198,7 @@ def test_partitions_that_were_added_are_consumed_as_a_whole(worlds: Worlds) -> N
 
 def test_what_was_stamped_in_a_time_is_replayed_as_long_as_it_is_there(worlds: Worlds) -> None:
     world, broker, topic = worlds.make(2), worlds.broker, worlds.topic
-    at = time.time() - 3600  # of long ago the retention would take
+    at = float(round(time.time()) - 3600)  # of long ago the retention would take
     world.give("0", "1")
     broker.produce(topic, 0, number(4), stamps=[at + n for n in range(4)])
     broker.produce(topic, 1, number(2, 10), stamps=[at, at + 900])
