@@ -65,9 +65,12 @@ def test_a_typo_is_answered_with_the_command_that_was_meant() -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ((), "Say what to replay: --from and --to, or --files, or --changed"),
+        ((), "Say what to replay: --from and --to, or --files, or --since and --until, or --changed"),
         (("--from", "3"), "Give --to, too: the offset after the last, such as --from 3 --to 4"),
-        (("--from", "0", "--to", "3", "--changed"), "Say what to replay: --from and --to, or --files, or --changed"),
+        (
+            ("--from", "0", "--to", "3", "--changed"),
+            "Say what to replay: --from and --to, or --files, or --since and --until, or --changed",
+        ),
     ],
 )
 def test_a_replay_that_cannot_be_is_refused_as_it_was_typed(typed: tuple[str, ...], said: str) -> None:
