@@ -32,6 +32,7 @@ from pathlib import Path
 from statistics import quantiles
 
 from benchmarks import kafka_readers
+from benchmarks.kafka_peers import make_table
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.demo import deltalog
@@ -135,6 +136,8 @@ def run_peer(kind: str, broker: KafkaBroker, folder: Path, members: int) -> Iter
         return rows - len({pair for one in tables for pair in zip(*(c.to_pylist() for c in one.columns), strict=True)})
 
     measured = Measured(add, kill, count_twice)
+    if kind == "loop":
+        make_table(str(folder / kind))
     try:
         for number in range(members):
             add(f"w{number + 1}")

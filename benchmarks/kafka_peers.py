@@ -42,6 +42,15 @@ def say(ends: dict[int, int]) -> None:
     sys.stdout.flush()
 
 
+def make_table(place: str) -> None:
+    """The loop's table: of two processes that made it at once one would end."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    names = {"n": pa.int64(), "pad": pa.string(), "_partition": pa.int64(), "_offset": pa.int64()}
+    write_deltalake(place, pa.schema(names).empty_table())
+
+
 def loop(servers: str, topic: str, folder: str) -> None:
     """Consumes, parses, writes and commits, for ever."""
     import pyarrow as pa
