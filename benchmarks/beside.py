@@ -1,0 +1,358 @@
+"""rota beside what one would use instead: Structured Streaming with its file source, and plain Spark.
+
+    python -m benchmarks.beside --rows 20000000 [--store disk bucket] [--format parquet csv json] [--cluster] [--write]
+
+All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. They take turns on
+one Spark Connect server with a worker's settings and two cores (`--cluster`: a master and two Spark workers of one core
+each); before, each reads a fiftieth of the rows, which is not counted.
+
+rota       the shipped run, in this process: an index of files, 64 partitions that one worker claimed on a real ZooKeeper,
+           each row with its partition and offset, commits under a token in a Delta table. Without Dagster.
+streaming  `readStream` of all folders, trigger `availableNow`, into Parquet with its log and a checkpoint in the same store.
+plain      one job: read everything, write everything. It keeps no account, and a second one reads everything again.
+split      plain, with what rota's rows say as well: two columns of where each is from, and a folder for each partition.
+
+What each wrote is counted by pyarrow: rows, and the sum of a column. Where they are not what landed, the exit code is 1.
+Requests are those that the bucket's server counted. CPU seconds are of this process and of all Java and Python below it:
+beside other work they say more than the clock.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pc_csv
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from benchmarks.costs import describe_machine, format_table
+from benchmarks.pages import write_section
+from rota import stores
+from rota.coordination.client import connect
+from rota.coordination.embedded import EmbeddedZooKeeper
+from rota.coordination.group_state import GroupState
+from rota.coordination.records import Live
+from rota.dataplane.spark.session import join_session, open_session
+from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+from rota.group.agent import Agent
+from rota.group.rebalance import rebalance
+from rota.pipeline import Pipeline, delta, files
+from rota.registry import open_ports, open_source
+from rota.run.consume import CommittedBatch, consume
+from tests.bucket import BucketServer, serve_buckets
+from tests.cluster.standalone import SparkCluster
+
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+PARTITIONS, FILE = 64, 50_000  # rows of a file at most
+SCHEMA = "n long, shop string, price double"
+SESSION = 10.0  # seconds
+GOAL = {"streaming": 1.0, "plain": 0.95, "split": 0.95}  # rota's rows a second, times those of the peer
+SYSTEMS = ("rota", *GOAL)
+Written = Callable[[], list[str]]
+
+
+def share(rows: int) -> list[int]:
+    """The rows of each partition: of the k-th a k-th of the first's."""
+    weights = [1 / (k + 1) for k in range(PARTITIONS)]
+    found = [int(rows * one / sum(weights)) for one in weights]
+    found[0] += rows - sum(found)
+    return found
+
+
+def write_files(root: Path, format: str, rows: int) -> None:
+    """Lands so many rows below the root; `n` counts them."""
+    first = 0
+    for key, count in enumerate(share(rows)):
+        folder = root / f"k{key:02}"
+        folder.mkdir(parents=True)
+        for number, at in enumerate(range(0, count, FILE)):
+            n = np.arange(first + at, first + min(at + FILE, count), dtype=np.int64)
+            shops = np.char.add("shop-", (n % 5000).astype(str))
+            table = pa.table({"n": n, "shop": shops, "price": (n % 100_000) / 100})
+            _write(table, folder / f"{number:05}.{format}", format)
+        first += count
+
+
+def _write(table: pa.Table, file: Path, format: str) -> None:
+    if format == "parquet":
+        pq.write_table(table, file)
+    elif format == "csv":
+        pc_csv.write_csv(table, file, pc_csv.WriteOptions(include_header=False, quoting_style="none"))
+    else:
+        columns = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        file.write_text("".join(f'{{"n": {n}, "shop": "{s}", "price": {p}}}\n' for n, s, p in columns))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where files land and tables lie: `at` is a folder or `s3://bucket`; Spark calls it `spark`."""
+
+    name: str
+    at: str
+    spark: str
+    server: BucketServer | None = None
+
+    @property
+    def inside(self) -> str:
+        """The place without its scheme."""
+        return self.at.removeprefix("s3://")
+
+    def count_requests(self) -> int:
+        """What the bucket has answered."""
+        return self.server.count_requests() if self.server else 0
+
+    def count(self, files: Sequence[str]) -> tuple[int, int]:
+        """Rows of Parquet files, by their paths below the place, and the sum of `n`."""
+        columns = ds.dataset(list(files), filesystem=stores.open_files(self.at), format="parquet").to_table(["n"])
+        return columns.num_rows, pc.sum(columns["n"]).as_py() or 0
+
+
+@dataclass
+class Stage:
+    """A Spark, a ZooKeeper and a place, on which the systems take turns. Each returns what lists the files it wrote."""
+
+    spark: Any
+    url: str
+    hosts: str
+    place: Place
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
+
+    def read_plain(self, landing: str, format: str) -> Written:
+        """Plain Spark."""
+        out = f"out{next(self.numbers)}"
+        self._read_all(landing, format).write.parquet(f"{self.place.spark}/{out}")
+        return lambda: self._list_parquet(out)
+
+    def read_split(self, landing: str, format: str) -> Written:
+        """Plain Spark, whose rows say where they are from."""
+        from pyspark.sql import functions as F  # noqa: N812
+
+        out, frame = f"out{next(self.numbers)}", self._read_all(landing, format)
+        parts = F.split(frame.metadataColumn("_metadata")["file_path"], "/")
+        key, number = F.element_at(parts, -2), F.substring(F.element_at(parts, -1), 1, 5).cast("long")
+        told = frame.select("*", key.alias("_partition"), number.alias("_offset"), key.alias("split"))
+        told.write.partitionBy("split").parquet(f"{self.place.spark}/{out}")
+        return lambda: self._list_parquet(out)
+
+    def _read_all(self, landing: str, format: str) -> Any:
+        return self.spark.read.schema(SCHEMA).format(format).load(f"{self.place.spark}/{landing}/*")
+
+    def read_streaming(self, landing: str, format: str) -> Written:
+        """Structured Streaming; of what is in its folder only what its log names counts."""
+        out, mark = f"out{next(self.numbers)}", f"mark{next(self.numbers)}"
+        frame = self.spark.readStream.schema(SCHEMA).format(format).load(f"{self.place.spark}/{landing}/*")
+        told = {"path": f"{self.place.spark}/{out}", "checkpointLocation": f"{self.place.spark}/{mark}"}
+        query = frame.writeStream.format("parquet").options(**told).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return lambda: self._list_logged(out)
+
+    def _list_logged(self, out: str) -> list[str]:
+        logged = stores.open_files(self.place.at)
+        names = {file.rpartition("/")[2]: file for file in self._list_parquet(out)}
+        found = set()
+        for info in logged.get_file_info(pa.fs.FileSelector(f"{out}/_spark_metadata")):
+            text = logged.open_input_file(info.path).read().decode() if info.extension != "crc" else ""
+            found |= {json.loads(line)["path"].rpartition("/")[2] for line in text.splitlines()[1:]}
+        return [names[one] for one in found]
+
+    def _list_parquet(self, folder: str) -> list[str]:
+        there = stores.open_files(self.place.at).get_file_info(pa.fs.FileSelector(folder, recursive=True))
+        return [one.path for one in there if one.path.endswith(".parquet") and "/_temporary/" not in one.path]
+
+    def read_by_rota(self, landing: str, format: str) -> Written:
+        """The shipped run."""
+        table = f"{self.place.at}/table{next(self.numbers)}"
+        source = files(f"{self.place.at}/{landing}", format=format, schema=SCHEMA, settle=0)  # type: ignore[arg-type]
+        pipeline = Pipeline(source, delta(table), name=f"p{uuid.uuid4().hex[:8]}", group=f"g{uuid.uuid4().hex[:8]}")
+        with self._claim(pipeline) as (tree, incarnation, partitions):
+            ports = open_ports(pipeline, pipeline.group, tree.meta().id, connect=lambda _: self.spark)
+            while any(
+                isinstance(event, CommittedBatch) and not event.healed
+                for event in consume(tree, pipeline, incarnation, partitions, uuid.uuid4().hex, ports)
+            ):
+                pass
+        return lambda: self._list_table(f"{table}/main")
+
+    def _list_table(self, main: str) -> list[str]:
+        log = DeltaTable(main, storage_options=stores.choose_options(main))
+        return [uri[uri.index(self.place.inside) + len(self.place.inside) + 1 :] for uri in log.file_uris()]
+
+    @contextmanager
+    def _claim(self, pipeline: Pipeline) -> "Iterator[tuple[GroupState, str, list[str]]]":
+        """A group of one worker, which has claimed all partitions."""
+        with connect(self.hosts, SESSION) as store:
+            tree = GroupState(store, pipeline.group)
+            tree.found()
+            tree.grow(pipeline.name, open_source(pipeline).list_keys())
+            live = Live(endpoint=self.url)
+            agent = Agent(tree, "w1", live, lambda *_, **__: None, max_shutdown=120.0, session_timeout=SESSION)
+            partitions = list(tree.ids())
+            while not agent.state.incarnation or any(
+                own.incarnation != agent.state.incarnation for own in tree.owned(partitions).values()
+            ):
+                for _ in agent.cycle():
+                    pass
+                if agent.state.incarnation and not tree.head().record.epoch:
+                    rebalance(tree, "benchmark")
+            yield tree, agent.state.incarnation, partitions
+
+
+@contextmanager
+def open_place(name: str, folder: Path) -> Iterator[Place]:
+    """A folder, or a bucket of a server of its own, to which this process and its children speak."""
+    if name == "disk":
+        yield Place(name, str(folder), f"file:{folder}")
+        return
+    with serve_buckets(folder / "server") as server:
+        os.environ |= server.environ
+        bucket = server.make_bucket()
+        yield Place(name, f"s3://{bucket}", f"s3a://{bucket}", server)
+
+
+@contextmanager
+def open_spark(folder: Path, place: Place, master: str) -> Iterator[tuple[Any, str]]:
+    """A session of a worker's server, and the address. In a bucket Hadoop writes for the peers: it is told how."""
+    hadoop = (
+        {f"spark.hadoop.{name}": value for name, value in stores.describe_to_spark().items()} if place.server else {}
+    )
+    conf = {"spark.driver.memory": "2g", "spark.executor.memory": "1g", "spark.driver.host": "127.0.0.1", **hadoop}
+    server = SparkServer(f"beside-{place.name}", SparkSettings(master, conf), folder / "spark")
+    server.start()
+    try:
+        while not (server.ready() and server.has_executors()):
+            time.sleep(0.2)
+        spark = join_session(open_session, server.url, None)
+        yield spark, server.url
+        spark.stop()
+    finally:
+        server.stop()
+
+
+def upload(place: Place, landing: str, files_below: Path) -> None:
+    """What is below a folder of this machine lands."""
+    if not place.server:
+        files_below.rename(Path(place.at) / landing)
+        return
+    objects = stores.open_objects(f"{place.at}/{landing}")
+    for file in sorted(files_below.rglob("*.*")):
+        objects.put(str(file.relative_to(files_below)), file)
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a system took: seconds, CPU seconds, requests."""
+
+    seconds: float
+    cpu: float
+    requests: int
+
+
+def read_cpu() -> float:
+    """CPU seconds by now."""
+    total = 0.0
+    for process in (me := psutil.Process(), *me.children(recursive=True)):
+        try:
+            if process == me or process.name().startswith(("java", "python")):
+                total += sum(process.cpu_times()[:2])
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def measure(stage: Stage, folder: Path, format: str, rows: int, rounds: int) -> Mapping[str, Took]:
+    """System -> the medians of what it took. Exits where one lost or doubled a row."""
+    ways: dict[str, Callable[[str, str], Written]] = {
+        "rota": stage.read_by_rota,
+        "streaming": stage.read_streaming,
+        "plain": stage.read_plain,
+        "split": stage.read_split,
+    }
+    for count, landing in ((rows // 50, f"warm-{format}"), (rows, f"land-{format}")):
+        write_files(folder / "made" / landing, format, count)
+        upload(stage.place, landing, folder / "made" / landing)
+    took: dict[str, list[Took]] = {name: [] for name in ways}
+    for turn, (name, way) in product(range(rounds + 1), ways.items()):
+        count, landing = (rows, f"land-{format}") if turn else (rows // 50, f"warm-{format}")
+        before, spent, began = stage.place.count_requests(), read_cpu(), time.perf_counter()
+        written = way(landing, format)
+        one = Took(time.perf_counter() - began, read_cpu() - spent, stage.place.count_requests() - before)
+        found = stage.place.count(written())
+        if found != (count, count * (count - 1) // 2):
+            sys.exit(f"{name} of {format} in {stage.place.name}: {found} rows and sum, of {count:,}")
+        sys.stderr.write(f"{stage.place.name} {format} {name} {count:,}: {one}\n")
+        if turn:
+            took[name].append(one)
+    median = statistics.median
+    return {
+        name: Took(median(o.seconds for o in of), median(o.cpu for o in of), int(median(o.requests for o in of)))
+        for name, of in took.items()
+    }
+
+
+def format_row(place: str, format: str, rows: int, took: Mapping[str, Took]) -> list[str]:
+    """A row of the table."""
+    mine = took["rota"]
+    speeds = [f"{rows / one.seconds:,.0f}" for one in took.values()]
+    ratios = [f"{took[peer].seconds / mine.seconds:.2f}" for peer in GOAL]
+    cpu = [f"{took[peer].cpu / mine.cpu:.2f}" for peer in GOAL]
+    asked = [f"{one.requests:,}" for one in took.values()] if place == "bucket" else [""] * len(took)
+    return [place, format, *speeds, *ratios, *cpu, *asked]
+
+
+def main() -> None:
+    """Measures and prints; with `--write`, into the page of results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--store", nargs="+", choices=("disk", "bucket"), default=["disk", "bucket"])
+    parser.add_argument("--format", nargs="+", choices=("parquet", "csv", "json"), default=["parquet", "csv", "json"])
+    parser.add_argument("--cluster", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    lines, before = [], os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="rota-beside-") as name, ExitStack() as stack:
+        folder = Path(name)
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
+        for store in given.store:
+            (folder / store).mkdir()
+            with open_place(store, folder / store) as place, ExitStack() as cluster:
+                master = "local[2]"
+                if given.cluster:
+                    master = cluster.enter_context(SparkCluster(folder / store / "cluster", cores=1)).url
+                spark, url = cluster.enter_context(open_spark(folder / store, place, master))
+                stage = Stage(spark, url, zookeeper.hosts, place)
+                for format in given.format:
+                    took = measure(stage, folder / store, format, given.rows, given.rounds)
+                    lines.append(format_row(store, format, given.rows, took))
+    head = ["store", "format", *(f"{one}, rows/s" for one in SYSTEMS)]
+    head += [f"rota / {peer} (goal {goal:g})" for peer, goal in GOAL.items()]
+    head += [f"rota / {peer} by CPU" for peer in GOAL]
+    head += [f"requests, {one}" for one in SYSTEMS]
+    where = "a standalone cluster of two Spark workers with a core each" if given.cluster else "`local[2]`"
+    said = (
+        f"{format_table(head, lines)}\n\n{given.rows:,} rows in {PARTITIONS} partitions, rounds: {given.rounds}, on "
+        f"{where}. Load before: {before:.1f}; {describe_machine()}."
+    )
+    sys.stdout.write(f"{said}\n")
+    if given.write:
+        write_section(PAGE, f"beside {'cluster' if given.cluster else 'local'}", said)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""A trickle and a kill, rota beside Structured Streaming with a trigger of a second.
+
+    python -m benchmarks.streaming --minutes 3 --kills 5 [--write]
+
+Both get one small file in 3 s over 8 folders. Freshness is the time from a file's rename into its folder until its rows are
+committed: for rota a version of the table, for Spark an entry in the log beside its Parquet. rota rests a file for `settle`
+(2 s) before it reads it, which is shown and taken off; Spark reads it at once, also where somebody still writes it.
+
+rota       the whole stack of `rota up`, two workers with a Spark each; a kill is -9 to the worker in the middle of a batch,
+           with a session of 4 s; the other worker goes on.
+streaming  one process, killed with -9 in the middle of a batch and started again at once, without a supervisor's pause.
+
+A file that is not committed in the end is an error.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.costs import describe_machine, format_table
+from benchmarks.pages import write_section
+from benchmarks.trickle import PARTITIONS, PAUSE, SETTLE, play, play_kills, wait_for
+from rota.dataplane.spark.spark_server import LIGHT
+
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+QUERY = """
+import sys
+from pyspark.sql import SparkSession
+home, light = sys.argv[1:]
+quiet = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.extraJavaOptions": light}
+spark = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
+frame = spark.readStream.schema("n long").json(f"{home}/land/*")
+told = {"path": f"{home}/out", "checkpointLocation": f"{home}/mark"}
+frame.writeStream.format("parquet").options(**told).trigger(processingTime="1 second").start().awaitTermination()
+"""
+
+
+@dataclass
+class Query:
+    """A query in a process of its own, over the folder `home`."""
+
+    home: Path
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+    landed: dict[str, float] = field(default_factory=dict)  # file -> when it was there
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """Starts it, or starts it again."""
+        with (self.home / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", QUERY, str(self.home), LIGHT], stdout=log, stderr=log, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """kill -9 to it and its Java."""
+        assert self.process
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def land(self) -> None:
+        """One file of ten records, written aside and renamed."""
+        number = next(self.numbers)
+        path = self.home / "land" / f"k{number % PARTITIONS}" / f"{number:06d}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_name(f".{path.name}")
+        aside.write_text("".join(json.dumps({"n": 10 * number + i}) + "\n" for i in range(10)))
+        aside.rename(path)
+        self.landed[path.name] = time.time()
+
+    def feed(self, over: threading.Event) -> None:
+        """Lands a file in `PAUSE` s."""
+        began = time.monotonic()
+        for number in itertools.count(1):
+            if over.wait(max(0.0, began + PAUSE * number - time.monotonic())):
+                return
+            self.land()
+
+    def read_begun(self) -> dict[str, int]:
+        """File -> the batch that reads it."""
+        found = {}
+        for log in self._list_log("mark/sources/0"):
+            lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
+            found |= {one["path"].rpartition("/")[2]: int(one["batchId"]) for one in lines}
+        return found
+
+    def read_commits(self) -> dict[int, float]:
+        """Batch -> when it was committed."""
+        return {int(log.stem): log.stat().st_mtime for log in self._list_log("out/_spark_metadata")}
+
+    def _list_log(self, folder: str) -> list[Path]:
+        names = (self.home / folder).glob("[0-9]*") if (self.home / folder).exists() else ()
+        return sorted((one for one in names if one.suffix in ("", ".compact")), key=lambda one: int(one.stem))
+
+    def find_seen(self) -> dict[str, float]:
+        """File -> when its rows were committed."""
+        commits = self.read_commits()
+        return {file: commits[batch] for file, batch in self.read_begun().items() if batch in commits}
+
+
+@contextmanager
+def run_query(folder: Path) -> Iterator[Query]:
+    """A query that has consumed its first files."""
+    folder.mkdir(parents=True)
+    query = Query(folder)
+    for _ in range(PARTITIONS):
+        query.land()
+    query.start()
+    try:
+        wait_for(lambda: len(query.find_seen()) == PARTITIONS, "Spark's first files")
+        yield query
+    finally:
+        query.kill()
+
+
+def measure_freshness(folder: Path, minutes: float) -> list[float]:
+    """The seconds of each file, sorted."""
+    with run_query(folder) as query:
+        first, over = set(query.landed), threading.Event()
+        feeding = threading.Thread(target=query.feed, args=(over,))
+        feeding.start()
+        over.wait(60 * minutes)
+        over.set()
+        feeding.join()
+        wait_for(lambda: len(query.find_seen()) == len(query.landed), "Spark's last files")
+        seen = query.find_seen()
+        return sorted(seen[file] - at for file, at in query.landed.items() if file not in first)
+
+
+def measure_kills(folder: Path, kills: int) -> list[float]:
+    """The seconds from each kill to the next commit, sorted; each in a batch that was begun and not committed."""
+    took = []
+    with run_query(folder) as query:
+        over = threading.Event()
+        feeding = threading.Thread(target=query.feed, args=(over,))
+        feeding.start()
+        try:
+            for _ in range(kills):
+                wait_for(lambda: set(query.read_begun().values()) - query.read_commits().keys(), "a batch under way")
+                known, at = set(query.read_commits()), time.time()
+                query.kill()
+                if set(query.read_commits()) - known:  # it was committed first
+                    known = set(query.read_commits())
+                query.start()
+                wait_for(lambda known=known: query.read_commits().keys() - known, "the next commit")  # type: ignore[misc]
+                took.append(min(when for batch, when in query.read_commits().items() if batch not in known) - at)
+        finally:
+            over.set()
+            feeding.join()
+        wait_for(lambda: len(query.find_seen()) == len(query.landed), "Spark's last files")
+    return sorted(took)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--write", action="store_true")
+    told = parser.parse_args()
+    rows, before = [], os.getloadavg()[0]
+    with tempfile.TemporaryDirectory(prefix="rota-streaming-") as name:
+        folder = Path(name)
+        if told.minutes:
+            theirs = measure_freshness(folder / "query", told.minutes)
+            mine = play(folder / "trickle", told.minutes).figures
+            for q in (50, 95):
+                fresh = theirs[q * len(theirs) // 100]
+                ours = mine[f"freshness p{q}, s"]
+                rows.append([f"freshness p{q}, s", f"{ours:.1f} (and {SETTLE:g} of `settle`)", f"{fresh:.1f}"])
+        if told.kills:
+            again = measure_kills(folder / "killed", told.kills)
+            ended = sorted(one.seconds for one in play_kills(folder / "kills", told.kills))
+            rows.append(["kill to next commit, median s", *(f"{statistics.median(of):.1f}" for of in (ended, again))])
+            rows.append(["kill to next commit, worst s", *(f"{of[-1]:.1f}" for of in (ended, again))])
+    said = (
+        f"{format_table(['', 'rota', 'Structured Streaming'], rows)}\n\n{told.minutes:g} minutes, {told.kills} kills. "
+        f"Load before: {before:.1f}; {describe_machine()}."
+    )
+    sys.stdout.write(f"{said}\n")
+    if told.write:
+        write_section(PAGE, "beside streaming", said)
+
+
+if __name__ == "__main__":
+    main()
