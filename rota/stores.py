@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.errors import ConfigError, hide
@@ -77,7 +78,7 @@ def open_executors_files(said: Mapping[str, Any]) -> "fs.S3FileSystem":
     """All buckets, in a process that was told so by `describe_to_executors`: a small file is one request to write."""
     from pyarrow import fs
 
-    return fs.S3FileSystem(allow_delayed_open=True, connect_timeout=CONNECTING, request_timeout=SILENCE, **said)
+    return fs.S3FileSystem(allow_delayed_open=True, **said)
 
 
 def make_folder(location: str, path: str) -> None:
@@ -189,7 +190,9 @@ def _open_objects(location: str, _: Client) -> "S3Store":
     except ImportError:
         raise ConfigError(f"{location} is in a bucket. Install what reads it: pip install 'rota[s3]'") from None
     hide_credentials()
-    return S3Store.from_url(location, region=_region(os.environ), client_options={"allow_http": _is_plain(os.environ)})
+    trusted = {"root_certificate": Path(bundle).read_bytes()} if (bundle := os.environ.get("AWS_CA_BUNDLE")) else {}
+    options = {"allow_http": _is_plain(os.environ), **trusted}
+    return S3Store.from_url(location, region=_region(os.environ), client_options=options)
 
 
 def choose_options(location: str) -> dict[str, str] | None:
@@ -213,7 +216,7 @@ def hide_credentials(environ: Mapping[str, str] = os.environ) -> None:
 
 def describe_to_executors(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """What `pyarrow.fs.S3FileSystem` is given in another process, which finds its credentials by itself."""
-    said: dict[str, Any] = {"region": _region(environ)}
+    said: dict[str, Any] = {"region": _region(environ), "connect_timeout": CONNECTING, "request_timeout": SILENCE}
     if endpoint := environ.get("AWS_ENDPOINT_URL"):
         scheme, _, host = endpoint.rpartition("://")
         said |= {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"}

@@ -15,6 +15,9 @@ from rota.ledger.values import Batch, TableClaim
 from tests.dataplane.written import read_footers
 
 META = "0" * 32
+KINDS = {"_partition": "string", "_offset": "long"}
+FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in KINDS.items()]
+SCHEMA = {footers.SPARK: json.dumps({"type": "struct", "fields": FIELDS})}
 
 
 def ledger(folder: Path, **more: Any) -> Ledger:

@@ -28,6 +28,7 @@ from rota.run.replay import ReplayedRange, replay
 from rota.run.work import WorkWatcher
 from rota.stores import choose_options, put_new
 from tests.dataplane.world import World
+from tests.faulty_bucket import choose_at_random, serve_faults
 
 ROWS = 50
 BATCH, FIRST_OF_A_RUN, WITH_CHECKPOINT = 50, 180, 200  # requests of a batch of one partition
@@ -171,6 +172,30 @@ def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_l
     assert not any(secret in str(failed.value) for secret in CREDENTIALS.values())
     one.until_idle("a")
     assert count(read(one, "main")) == {("p:a", offset): ROWS for offset in range(2)}
+
+
+@pytest.mark.parametrize("landed", ["bucket"], indirect=True)
+def test_on_a_bad_day_of_the_store_each_record_goes_in_once_and_nobody_is_parked(
+    one: World, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers that are refused, slow, late or lost: to rota, to Spark as it reads and to its tasks as they write."""
+    one.give("a")
+    failed: list[str] = []
+    with serve_faults(bucket_server) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.server.endpoint)
+        faulty.choose = choose_at_random(3, 0.05)
+        for number in range(3):
+            one.rows("a", str(number), ROWS)
+            try:
+                one.run("a")
+            except EnvironmentFailed as error:
+                failed.append(str(error))
+        faulty.choose = lambda *_: ""
+        assert sum(many for fault, many in faulty.struck.items() if fault) > 5, faulty.struck
+        assert not one.tree.parked()
+        one.until_idle("a")
+        assert count(read(one, "main")) == {("p:a", offset): ROWS for offset in range(3)}
+    assert not [one for one in failed if "\n" in one or any(secret in one for secret in CREDENTIALS.values())]
 
 
 KINDS = """

@@ -1,6 +1,5 @@
 """The Delta tables keep what every table promises."""
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +14,7 @@ from rota.local.bucket import BucketServer
 from rota.stores import make_folder, open_files
 from tests.dataplane.conformance.table_suite import TableSuite
 from tests.dataplane.conftest import log
-
-KINDS = {"_partition": "string", "_offset": "long"}
-FIELDS = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in KINDS.items()]
-SCHEMA = {footers.SPARK: json.dumps({"type": "struct", "fields": FIELDS})}
+from tests.dataplane.delta_tables import SCHEMA
 
 
 class DeltaBench:
