@@ -77,7 +77,8 @@ class BucketServer:
     def list_requests(self, since: int = 0) -> list[str]:
         """Operation and key of those that it answered, from that one on."""
         lines = self.log.read_text().splitlines()[since:] if self.log.exists() else []
-        return [" ".join(line.split()[i] for i in (7, 8)) for line in lines]
+        words = (line.split() for line in lines)
+        return [f"{each[7]} {each[8]}" for each in words if len(each) > 8]  # the last line may not be whole yet
 
 
 def find_program() -> str:

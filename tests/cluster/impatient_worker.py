@@ -1,0 +1,9 @@
+"""`rota worker` that waits for an executor as many seconds as its last word says, before it tells that it has none."""
+
+import sys
+
+from rota.cli import main, worker
+
+worker.ROOM = float(sys.argv.pop())
+sys.argv[:1] = ["rota", "worker"]
+main()
