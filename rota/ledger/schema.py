@@ -35,6 +35,14 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
     `whole`: it must have every column of the table. It need not have those that others added while its job ran.
     """
     found, there = _types(batch), _types(table) if table else {}
+    if SPLIT in map(str.lower, found):  # Spark would put ours in its place, whatever its case
+        raise BadTransform(f"The column name {SPLIT} is taken by rota. Give yours another name")
+    low = [name.lower() for name in found]
+    if twice := sorted({name for name in low if low.count(name) > 1}):
+        raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
+    exact = {name.lower(): name for name in there}
+    if other := next((name for name in found if exact.get(name.lower(), name) != name), ""):
+        raise BadTransform(f"Column {other} is {exact[other.lower()]} in the table. Give it that name")
     for name, kind in {**NEEDED, **there}.items():
         if name not in found:
             if name not in NEEDED and not whole:
@@ -45,14 +53,6 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
                 f"Column {name} is {_shown(found[name])} and was {_shown(kind)} in the table. Cast it back, or "
                 f"give it a new name"
             )
-    if SPLIT in map(str.lower, found):  # Spark would put ours in its place, whatever its case
-        raise BadTransform(f"The column name {SPLIT} is taken by rota. Give yours another name")
-    low = [name.lower() for name in found]
-    if twice := sorted({name for name in low if low.count(name) > 1}):
-        raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
-    exact = {name.lower(): name for name in there}
-    if other := next((name for name in found if exact.get(name.lower(), name) != name), ""):
-        raise BadTransform(f"Column {other} is {exact[other.lower()]} in the table. Give it that name")
 
 
 def find_added(table: str, batches: Iterable[str]) -> str:

@@ -54,6 +54,7 @@ def test_a_column_holds_each_type_alone_and_within_others(tmp_path: Path, declar
     [
         (spark_schema(a="string"), "Column a is string and was long"),
         (spark_schema(), "dropped the column a"),
+        (spark_schema(A="long"), "Column A is a in the table. Give it that name"),
         (spark_schema(a="long", rota_partition="string"), "taken by rota"),
         (spark_schema(a="long", A="long"), "stand twice"),
         (spark_schema(a="long", i="interval day to second"), "cannot hold"),
