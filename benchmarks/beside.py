@@ -40,6 +40,7 @@ import pyarrow.csv as pc_csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from tests.cluster.standalone import SparkCluster
 
 from benchmarks.costs import describe_machine, format_table
 from benchmarks.pages import write_section
@@ -56,7 +57,6 @@ from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_ports, open_source
 from rota.run.consume import CommittedBatch, consume
 from tests.bucket import BucketServer, serve_buckets
-from tests.cluster.standalone import SparkCluster
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 PARTITIONS, FILE = 64, 50_000  # rows of a file at most

@@ -1,4 +1,4 @@
-"""`rota demo` in a bucket and on a cluster, as a person runs it; without faults, for which a cluster has tests of its own."""
+"""`rota demo` in a bucket and on a cluster, as a person runs it; without faults, which tests of their own play."""
 
 import json
 import os
