@@ -76,5 +76,6 @@ def test_a_worker_for_which_the_cluster_has_no_core_owns_nothing_until_it_has_on
     second.hears("event=spark-able")
     wait_until(lambda: owners() == {"w2"})
     assert not find_unable(tree)
+    second.hears("event=claimed")
     words = [line.split("event=")[1].split()[0] for line in second.said("event=")]
     assert words.index("spark-able") < words.index("claimed"), "it took no partition on which it could not work"

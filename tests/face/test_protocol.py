@@ -54,7 +54,7 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     assert {key.name for key in graph.asset_check_keys} == list_keys("check")
     assert set(Batch.model_fields) == list_keys("config of")
     assert {field.alias or name for name, field in Replay.model_fields.items()} == {
-        *("from", "to", "files", "since", "until", "changed"),
+        *("from", "to", "files", "since", "until", "stamped", "changed"),
     }
     (pipeline,) = load(tmp_path).pipelines.values()
     launched = make_run_request(pipeline, Names(("staging",)), Work("w1@0", "w1", {"P:a": (0, 1)}), 7).tags
