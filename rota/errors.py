@@ -76,18 +76,23 @@ def shown(value: object, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
+def join_step(what: str, step: str) -> str:
+    """What happened, and behind it what to do next, if that is known."""
+    return f"{what}{'' if what.endswith('.') else '.'} {step}" if step else what
+
+
 def counted(number: int, what: str) -> str:
     """The number with its noun: "1 move", "2,000 moves"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 class RotaError(Exception):
-    """One printable line: what happened, how we know, and what to do next. `facts` keep the values. `step` ends the line
-    where somebody who knows more may say it better; `what` is the line before it."""
+    """One printable line: what happened, how we know, and what to do next. `facts` keep the values. `step`, a sentence
+    without its full stop, ends the line where somebody may tell the two apart; `what` is the line before it."""
 
     def __init__(self, what: str, *, step: str = "", **facts: object) -> None:
-        super().__init__(printable(mask(f"{what}{step}")))
-        self.what, self.step, self.facts = printable(mask(what)), step, facts
+        super().__init__(printable(mask(join_step(what, step))))
+        self.what, self.step, self.facts = printable(mask(what)), printable(mask(step)), facts
 
 
 class ConfigError(RotaError):

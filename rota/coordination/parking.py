@@ -13,7 +13,8 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import MAX_REFUSALS, Parked, Refusal, Refusals, repair_command
 from rota.coordination.store import RECONNECTING, Check, Delete
-from rota.errors import Conflict, CoordinationError, printable
+from rota.errors import Conflict, CoordinationError, join_step, printable
+from rota.ids import quote
 
 
 def park(
@@ -21,14 +22,15 @@ def park(
     partition: str,
     reason: str,
     *,
+    step: str = "",
     retry_after: float | None = None,
     offset: int | None = None,
     person: bool = False,
     checks: Sequence[Check] = (),
 ) -> Parked:
     """Parks the partition, or counts one more failure of the same offset; tried again after `retry_after` seconds *
-    2^(failures - 1), an hour at most. `person`: it does not heal itself. Raises Conflict where one of the `checks` does not
-    hold."""
+    2^(failures - 1), an hour at most. `step` is what to do next, `person`: it does not heal itself. Raises Conflict where
+    one of the `checks` does not hold."""
     now = tree.store.now()
 
     def parked(before: Parked | None) -> Parked:
@@ -36,6 +38,7 @@ def park(
         wait = None if retry_after is None else min(retry_after * 2 ** min(failures - 1, 30), max(3600, retry_after))
         return Parked(
             reason=printable(reason)[:2000],
+            step=printable(step)[:2000],
             failures=failures,
             since=now,
             retry_at=None if wait is None else now + wait,
@@ -53,6 +56,12 @@ def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bo
     except Conflict:
         return False
     return True
+
+
+def tell_park(partition: str, parked: Parked) -> str:
+    """Why the partition is parked, and what to do next."""
+    mended = f"Then: rota retry {quote(partition)}" if parked.retry_at is None else ""
+    return join_step(parked.reason, parked.step or mended)
 
 
 def is_waiting(parked: Parked, now: float) -> bool:

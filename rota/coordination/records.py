@@ -246,9 +246,10 @@ class RunNode(Record):
 
 class Parked(Record):
     """Why nobody consumes a partition for now; `since` and `retry_at` in server seconds, None: nobody tries it again before
-    a person acts. `person`: one has to, although it is tried again."""
+    a person acts. `person`: one has to, although it is tried again. `step`: what to do, where that is known."""
 
     reason: Text
+    step: Text = ""
     failures: Whole = 1
     since: Amount = 0.0
     retry_at: Amount | None = None
@@ -351,7 +352,7 @@ def decode(path: str, model: type[R], data: bytes) -> R:
         raise Undecodable(
             f"{path} holds no readable {model.__name__} ({where + ': ' if where else ''}{why['msg'][:200]})",
             path=path,
-            step=f". It is left alone. To see what removing it does: {repair_command(path)}",
+            step=f"It is left alone. To see what removing it does: {repair_command(path)}",
         ) from None
 
 

@@ -250,9 +250,7 @@ def find_of_partitions(seen: Seen) -> Iterator[Finding]:
 
 
 def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
-    step = f"mend what it says, then `rota retry {quote(p)}`"
-    if f"rota retry {quote(p)}" in park.reason:
-        step = ""
+    step = park.step or f"mend what it says, then `rota retry {quote(p)}`"
     if park.retry_at is None or park.person or park.failures >= FAILURES:
         times = f" (failed {park.failures}x)" if park.failures > 1 else ""
         lasted = max(0.0, seen.now - park.since) if park.since else 0.0

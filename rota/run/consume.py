@@ -18,16 +18,25 @@ from dataclasses import dataclass, replace
 from rota.coordination.checkpoint import Entry, carry_load, write_checkpoints
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, narrow_run, portions, register_run
-from rota.coordination.parking import note_refusal, park, unpark
+from rota.coordination.parking import note_refusal, park, tell_park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
 from rota.dataplane.ports import FailedPartition, Holds, Ports, TidiesUp, WaitsAlone, WrittenFiles
-from rota.errors import BadTransform, Conflict, CoordinationError, EnvironmentFailed, Fenced, ForeignTable, OffsetGap
+from rota.errors import (
+    BadTransform,
+    Conflict,
+    CoordinationError,
+    EnvironmentFailed,
+    Fenced,
+    ForeignTable,
+    OffsetGap,
+    RotaError,
+)
 from rota.ledger.merging import is_due, merge_beside_run
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, Spans, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
-from rota.run.restored import find_lost_offsets
+from rota.run.restored import ADOPT, explain_restored, find_lost_offsets
 from rota.run.shift import Shift, sort_by_turn
 
 log = logging.getLogger(__name__)
@@ -194,34 +203,23 @@ class ConsumingRun:
     def _find_restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
         """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
         main = self.ports.main
-        touched, lost = (
-            main.find_foreign_commits(self.rights.held),
-            find_lost_offsets(self.ports.source, main, standing),
-        )
+        touched, lost = main.find_foreign_commits(standing), find_lost_offsets(self.ports.source, main, standing)
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
             if token > own.token and holds(self.tree, own):
-                raise ForeignTable(
-                    f"{main.location} has seen token {token} of {p}, above {own.token} of its rightful owner: this "
-                    f"ZooKeeper was restored. Nothing was written. Type: rota adopt"
-                )
-            was = self.rights.checkpoints[p].record if p in self.rights.checkpoints else None
-            if was and was.offset > offset:
-                reason = (
-                    f"the checkpoint is at {was.offset} and {main.location} at {offset}: an older table was restored"
-                )
-                yield self._park(p, f"{reason}. Type: rota adopt", offset, final=True, restored=True)
-            elif was and was.table not in ("", standing[p].table):
-                reason = f"{main.location} is not the table it was. Type: rota adopt"
-                yield self._park(p, reason, offset, final=True, restored=True)
+                what = f"{main.location} has seen token {token} of {p}, above {own.token} of its rightful owner"
+                raise ForeignTable(f"{what}: this ZooKeeper was restored. Nothing was written", step=ADOPT)
+            was = self.rights.checkpoints.get(p)
+            if restored := explain_restored(main.location, was.record if was else None, standing[p]):
+                yield self._park(p, restored, offset, final=True, restored=True)
             elif reason := touched.get(p) or lost.get(p) or "":
-                yield self._park(p, reason, offset, final=True)
+                yield self._park(p, RotaError(reason), offset, final=True)
 
     def _report_unreadable(self, partition: str, offset: int) -> ParkedPartition | DroppedPartition:
         """What cannot be looked at waits; what can be again since is left to the next run."""
         source = self.ports.source
         if reason := source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else "":
-            return self._park(partition, reason, offset, final=False)
+            return self._park(partition, RotaError(reason), offset, final=False)
         return DroppedPartition(partition, "it could not be looked at a moment ago; the next run looks again")
 
     def _acknowledge(self, offsets: Mapping[str, int], consumed: Spans) -> None:
@@ -262,10 +260,10 @@ class ConsumingRun:
         if isinstance(piece, FailedPartition):
             final = not (isinstance(piece.error, BadTransform | EnvironmentFailed) or piece.error.facts.get("heals"))
             at, person = claimed.offsets[piece.partition], bool(piece.error.facts.get("person"))
-            yield self._park(piece.partition, str(piece.error), at, final=final, person=person)
+            yield self._park(piece.partition, piece.error, at, final=final, person=person)
             return
         for partition, error in piece.refused.items():
-            yield self._park(partition, str(error), claimed.offsets[partition], final=True)
+            yield self._park(partition, error, claimed.offsets[partition], final=True)
         yield from self._publish(piece, claimed, latest)
 
     def _publish(self, piece: WrittenFiles, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
@@ -281,7 +279,7 @@ class ConsumingRun:
                     self._note_refusals(out)
                 kept = {p: r for p, r in kept.items() if p not in out}
             except BadTransform as error:
-                yield from (self._park(p, str(error), r[0], final=False) for p, r in kept.items())
+                yield from (self._park(p, error, r[0], final=False) for p, r in kept.items())
                 return
             else:
                 for p in kept:
@@ -344,21 +342,23 @@ class ConsumingRun:
         )
 
     def _park(
-        self, partition: str, reason: str, offset: int, *, final: bool, person: bool = False, restored: bool = False
+        self, partition: str, error: RotaError, at: int, *, final: bool, person: bool = False, restored: bool = False
     ) -> ParkedPartition | DroppedPartition:
         """`final`: it waits for a person; else it is tried again after a while, longer at each failure of the same offset.
 
         A run that was overtaken parks nobody: what it failed on may be long consumed, by the new owner or, after this run
         lost its session, by another run of the same."""
-        if self.was_overtaken(partition, offset):
-            return DroppedPartition(partition, f"it failed ({reason}), but another run has consumed it meanwhile")
+        if self.was_overtaken(partition, at):
+            return DroppedPartition(partition, f"it failed ({error}), but another run has consumed it meanwhile")
         wait = None if final else BACK_OFF
         try:
-            proof = self.prove(partition)
-            record = park(self.tree, partition, reason, retry_after=wait, offset=offset, person=person, checks=proof)
-        except Conflict as error:
-            return DroppedPartition(partition, f"it failed ({reason}), but is this run's no more: {error}")
-        return ParkedPartition(partition, record.reason, record.failures, record.retry_at, restored)
+            record = park(
+                self.tree, partition, error.what, step=error.step, retry_after=wait, offset=at, person=person,
+                checks=self.prove(partition),
+            )  # fmt: skip
+        except Conflict as lost:
+            return DroppedPartition(partition, f"it failed ({error}), but is this run's no more: {lost}")
+        return ParkedPartition(partition, tell_park(partition, record), record.failures, record.retry_at, restored)
 
     def was_overtaken(self, partition: str, offset: int) -> bool:
         """Whether the table is past this offset by now."""

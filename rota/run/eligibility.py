@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.ownership import Ownership
-from rota.coordination.parking import explain_unreadable, is_waiting
+from rota.coordination.parking import explain_unreadable, is_waiting, tell_park
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.views import OwnView, Read, RunView
 from rota.ids import worker_of
@@ -85,7 +85,7 @@ def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | 
 def _explain_hold(facts: Facts, partition: str) -> str:
     """Why the partition is left alone for now, whoever owns it."""
     if partition in facts.parked and is_waiting(facts.parked[partition], facts.now):
-        return f"it is parked: {facts.parked[partition].reason}"
+        return f"it is parked: {tell_park(partition, facts.parked[partition])}"
     return facts.unreadable.get(partition, "")
 
 

@@ -1,4 +1,4 @@
-"""Whether the source lost offsets that the table has consumed. Law: whoever assigns offsets asks here first.
+"""Whether the table, or the source, is an older one. Law: whoever assigns offsets asks here first.
 
 A source that lost offsets would assign them anew: what was consumed would be read again, and what came meanwhile would be
 taken for consumed.
@@ -6,9 +6,23 @@ taken for consumed.
 
 from collections.abc import Mapping
 
+from rota.coordination.records import Checkpoint
 from rota.dataplane.ports import Remembers, Source
+from rota.errors import ForeignTable
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Position
+
+ADOPT = "Type: rota adopt"
+
+
+def explain_restored(location: str, was: Checkpoint | None, now: Position) -> ForeignTable | None:
+    """Why a person must look at a partition whose checkpoint is beyond its table, or names another; None: all is well."""
+    if was and was.offset > (now.offset or 0):
+        behind = f"the checkpoint is at {was.offset} and {location} at {now.offset or 0}"
+        return ForeignTable(f"{behind}: an older table was restored", step=ADOPT)
+    if was and was.table not in ("", now.table):
+        return ForeignTable(f"{location} is not the table it was", step=ADOPT)
+    return None
 
 
 def find_lost_offsets(source: Source, main: Ledger, positions: Mapping[str, Position]) -> dict[str, str]:

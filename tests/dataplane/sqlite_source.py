@@ -17,7 +17,7 @@ from rota.dataplane.formats import values
 from rota.dataplane.ports import Home
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
-from rota.ids import escape, key_of, quote, unescape
+from rota.ids import escape, key_of, unescape
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, Start, check_format
 from rota.settings import resolve_folder
@@ -96,8 +96,8 @@ class SqliteSource:
         """See `Source.find_broken`: what is beyond the last row that there ever was."""
         ends = self.read_ends(tuple(ranges))
         beyond = {p: self.locate(p, end - 1) for p, (_, end) in ranges.items() if end > ends[p]}
-        then = "never was: bring the database back, then: rota retry"
-        return {p: SourceChanged(f"{p}: {row} {then} {quote(p)}", partition=p) for p, row in beyond.items()}
+        why = "never was: bring the database back"
+        return {p: SourceChanged(f"{p}: {row} {why}", partition=p) for p, row in beyond.items()}
 
     def locate(self, partition: str, offset: int) -> str:
         """See `Source.locate`."""
@@ -114,7 +114,7 @@ class SqliteSource:
 
     def explain_lost(self, partition: str, end: int) -> str:
         """See `Remembers.explain_lost`."""
-        return f"{self.path} gave {end} rows: bring it back, then: rota retry {quote(partition)}"
+        return f"{self.path} gave {end} rows: bring it back"
 
     # --- how Spark reads it
     @contextmanager

@@ -111,7 +111,7 @@ def test_a_column_that_the_transform_drops_is_of_the_declared_sort(world: World)
     assert isinstance(said, ParkedPartition)
     assert said.reason == (
         "a/0.parquet has more.element as int64, not string: Spark would read other values, or none. Declare more.element as "
-        "long in the schema of files(...), then: rota retry p:a"
+        "long in the schema of files(...). Then: rota retry p:a"
     )
     assert isinstance(events["p:b"], CommittedBatch)
 
@@ -145,7 +145,7 @@ def test_a_file_without_its_end_is_told_where_the_transform_reads_nothing(world:
     said = events["p:a"]
     assert isinstance(said, ParkedPartition)
     assert said.reason.startswith("a/0.parquet is no Parquet (")
-    assert said.reason.endswith("). Bring a whole file, then: rota retry p:a")
+    assert said.reason.endswith("). Bring a whole file. Then: rota retry p:a")
     assert isinstance(events["p:b"], CommittedBatch)
 
 
@@ -176,7 +176,7 @@ def test_a_number_that_spark_would_read_as_another_is_not_read(
         assert said.reason == (
             "a/0.parquet has n as int32, not short, money as decimal128(9, 2), not double, count as uint32, not double, "
             "day as int32, not date: Spark would read other values, or none. Declare n as integer, money as decimal(9,2), "
-            "count as long, day as integer in the schema of files(...), then: rota retry p:a"
+            "count as long, day as integer in the schema of files(...). Then: rota retry p:a"
         )
         assert not log(world.table / "main").rows()
     else:
@@ -231,5 +231,5 @@ def test_a_file_that_another_program_compressed_stops_its_own_partition_and_no_s
     (world.folder / "land/a/1.json.snappy").write_bytes(b'{"n": 1}\n')
     (parked,) = (e for e in world.until_idle("a", "b") if isinstance(e, ParkedPartition))
     assert parked.reason.startswith("a/1.json.snappy is not snappy as Hadoop writes it")
-    assert parked.reason.endswith("then: rota retry p:a")
+    assert parked.reason.endswith("Then: rota retry p:a")
     assert damage(world.table / "main", {"p:a": {0: 2}, "p:b": {0: 2}}) == NO_DAMAGE

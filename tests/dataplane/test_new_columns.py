@@ -41,7 +41,7 @@ def test_its_values_are_in_no_table_only_where_that_was_said(world: World, refus
     assert isinstance(event, ParkedPartition)
     assert event.reason.startswith(
         "a/0.parquet has Price, and the schema of files(...) has not. Declare what you want of it, or say "
-        "new_columns='ignore', then: rota retry p:a"
+        "new_columns='ignore'. Then: rota retry p:a"
     )
     declare(world, "n int, price double", "new_columns='refuse'")
     retry(world.tree, "p:a", world.ports)

@@ -59,19 +59,20 @@ class Tidier:
         """The file under the path that it has in the archive."""
         return replace(file, path=f"{self.archive}/{file.path}")
 
-    def explain_taken(self, file: LandedFile, *, again: bool) -> str:
+    def explain_taken(self, file: LandedFile, *, again: bool) -> tuple[str, str]:
         """Why a file that is gone may have been taken away, and what to do, but for what follows it; empty where none is
         taken away. `again`: it was consumed for sure, and is to be read again. Raises OSError."""
         if self.after == "keep":
-            return ""
+            return "", ""
         if again:
-            return f"was taken away after it was consumed (after={self.after!r}). Land it again"
+            return f"was taken away after it was consumed (after={self.after!r})", "Land it again"
         if self.archive and self.landing.look([to := self.name_archived(file)])(to):
             older = "this is an older table than the one that has it"
-            return f"was consumed, and lies in {self.archive}/: {older}. Move it back"
+            return f"was consumed, and lies in {self.archive}/: {older}", "Move it back"
         return (
             f"is gone: it vanished before it was consumed; or this is an older table than the one that has it, and it was "
-            f"taken away after that (after={self.after!r}). Bring it back from a copy, or skip it; once it is there"
+            f"taken away after that (after={self.after!r})",
+            "Bring it back from a copy, or skip it; once it is there",
         )
 
     def tidy(self, consumed: Iterable[tuple[str, Iterable[LandedFile]]]) -> int:

@@ -51,7 +51,7 @@ class FilesSource:
     declared: Files
     index: FileIndex
     clock: Callable[[], float] = time.time
-    told_of: tuple[str, str, str, str] = listing.LIVE
+    told_of: listing.Told = listing.LIVE
     read_columns: Callable[[], str | None] = lambda: None
     reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
 
@@ -108,11 +108,11 @@ class FilesSource:
         """See `Source.assign_offsets`."""
         return self.index.extend(partitions, self.find_new)
 
-    def explain_lost(self, partition: str, end: int) -> str:
+    def explain_lost(self, partition: str, end: int) -> str:  # noqa: ARG002
         """See `Remembers.explain_lost`."""
         return (
-            f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back, then: "
-            f"rota retry {quote(partition)}. {explain_without_copy(self.index.location.rpartition('/')[0])}"
+            f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back. "
+            f"{explain_without_copy(self.index.location.rpartition('/')[0])}"
         )
 
     def explain_unreadable(self, partition: str) -> str:
@@ -120,7 +120,7 @@ class FilesSource:
         try:
             files = self._list_rested(partition, frozenset())
         except OSError as error:
-            return listing.explain_blind(error, partition)
+            return listing.explain_blind(error)
         begun = self.index.given((partition,))[partition]
         return (
             "" if begun else explain_moved(self.landing.place, find_moved(self.index, self.landing, {partition: files}))
@@ -312,22 +312,19 @@ class FilesSource:
         self, partition: str, files: Sequence[LandedFile], start: int, end: int, look: Look
     ) -> RotaError | None:
         try:
-            reason, heals = self._explain_change(partition, files, start, end, look)
+            what, step, heals = self._explain_change(files, start, end, look)
         except OSError as error:
             self.list_keys()  # raises where it is not the partition's own fault
-            return EnvironmentFailed(listing.explain_blind(error, partition))
-        return SourceChanged(f"{partition}: {reason}", partition=partition, heals=heals) if reason else None
+            return EnvironmentFailed(listing.explain_blind(error))
+        step = step.format(p=quote(partition))
+        return SourceChanged(f"{partition}: {what}", step=step, partition=partition, heals=heals) if what else None
 
-    def _tell(self, number: int, partition: str) -> str:
-        return self.told_of[number].format(p=quote(partition))
-
-    def _explain_change(
-        self, partition: str, files: Sequence[LandedFile], start: int, end: int, look: Look
-    ) -> tuple[str, bool]:
-        """What became of the first of these files that is not what it was, and whether it may be so again; empty if
-        nothing. Raises OSError."""
+    def _explain_change(self, files: Sequence[LandedFile], start: int, end: int, look: Look) -> tuple[str, str, bool]:
+        """What became of the first of these files that is not what it was, what to do, and whether it may be so again; empty
+        if nothing. Raises OSError."""
         if end > len(files):
-            return f"the index has {len(files)} files and offset {end} was asked for: {self._tell(2, partition)}", False
+            why, way = self.told_of[2]
+            return f"the index has {len(files)} files and offset {end} was asked for: {why}", way, False
         for offset, file in enumerate(files[start:end], start):
             now = look(file)
             if now is None and self.landing.is_away():
@@ -335,14 +332,14 @@ class FilesSource:
                     f"The landing folder {self.landing.place} is not there, or empty. Mount it; no partition is parked"
                 )
             if now and now.size == NO_FILE:
-                way = f"Bring the file back, {self._tell(3, partition)}"
-                return f"{file.path} (offset {offset}) is no regular file any more. {way}", False
+                way = f"Bring the file back, {self.told_of[3]}"
+                return f"{file.path} (offset {offset}) is no regular file any more", way, False
             if now != file:
-                what = f"{file.path} (offset {offset})"
-                if now is None and (taken := self.tidier.explain_taken(file, again=self.told_of is listing.AGAIN)):
-                    return f"{what} {taken}, {self._tell(3, partition)}", True
-                return f"{what} {self._tell(now is not None, partition)}", now is None
-        return "", False
+                why, way = self.told_of[1] if now else self.told_of[0]
+                if now is None and (taken := self.tidier.explain_taken(file, again=self.told_of is listing.AGAIN))[0]:
+                    why, way = taken[0], f"{taken[1]}, {self.told_of[3]}"
+                return f"{file.path} (offset {offset}) {why}", way, now is None
+        return "", "", False
 
     def _refuse(
         self, explain: Callable[[LandedBytes, str], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
@@ -351,7 +348,7 @@ class FilesSource:
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
                 if why := explain(self.landing.find(file), file.path):
-                    raise SourceChanged(f"{file.path} {why}, then: rota retry {quote(partition)}", partition=partition)
+                    raise SourceChanged(f"{file.path} {why}", partition=partition)
 
     def _read_parquet(
         self, spark: "SparkSession", shown: Shown, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
@@ -392,6 +389,7 @@ class FilesSource:
             partition, offset, said = one[0], one[1], lines.show(bytes(one[2]))
             raise DataError(
                 f"{self.locate(partition, offset)} (offset {offset}) has {what}something behind its first value, which "
-                f"Spark alone reads: {said} ... Put each record {way}, {self._tell(3, partition)}",
+                f"Spark alone reads: {said} ...",
+                step=f"Put each record {way}, {self.told_of[3].format(p=quote(partition))}",
                 partition=partition,
             )

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from rota.dataplane.files.file_index import LandedFile
 from rota.errors import printable
-from rota.ids import quote
 
 HIDDEN = ("_", ".")
 LAST = 2**63 - 1  # ns since 1970
@@ -19,16 +18,23 @@ ASIDE = "it lies in no partition's folder; move it into one"
 LINK = "it is a link; land the file itself"
 NO_TEXT = "its name is not UTF-8; give it another"
 NO_FILE = "it is no regular file"
-LIVE = (  # what vanished, what changed, what the index no longer knows, what to do once it is mended; {p} is the partition
-    "vanished before it was consumed. Bring it back, then: rota retry {p}. Or, if it is gone for good: rota skip {p}",
-    "changed after it got its offset. To take it as it is now: rota retry {p}. Or to go on without it: rota skip {p}",
-    "an older one took its place. Bring the newer one back, then: rota retry {p}",
+Told = tuple[tuple[str, str], tuple[str, str], tuple[str, str], str]
+LIVE: Told = (  # what vanished, what changed, what the index no longer knows, each with what to do; what follows that
+    (
+        "vanished before it was consumed",
+        "Bring it back, then: rota retry {p}. Or, if it is gone for good: rota skip {p}",
+    ),
+    (
+        "changed after it got its offset",
+        "To take it as it is now: rota retry {p}. Or to go on without it: rota skip {p}",
+    ),
+    ("an older one took its place", "Bring the newer one back, then: rota retry {p}"),
     "then: rota retry {p}",
 )
-AGAIN = (
-    "vanished. Bring it back, or give a range without it",
-    "changed while it was read again. Once nobody writes it any more, replay it",
-    "an older one took its place. Bring the newer one back",
+AGAIN: Told = (
+    ("vanished", "Bring it back, or give a range without it"),
+    ("changed while it was read again", "Once nobody writes it any more, replay it"),
+    ("an older one took its place", "Bring the newer one back"),
     "then replay {p}",
 )
 TOO_LONG = "its partition id would be longer than 120 bytes; give it a shorter name"
@@ -121,8 +127,6 @@ def _text(path: str) -> bool:
         return False
 
 
-def explain_blind(error: OSError, partition: str) -> str:
+def explain_blind(error: OSError) -> str:
     """Why a partition cannot be looked at, with the next step."""
-    return printable(
-        f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights, then: rota retry {quote(partition)}"
-    )
+    return printable(f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from rota.dataplane.files.file_index import FileIndex, LandedFile
 from rota.dataplane.files.landing import Landing
 from rota.errors import printable
-from rota.ids import quote
 from rota.stores import is_url
 
 
@@ -53,8 +52,7 @@ def explain_moved(place: str, found: Sequence[MovedFile]) -> str:
     anew = "land it there with other bytes" if is_url(place) else "give it a new time: touch"
     return printable(
         f"{what}: the folder was renamed, and what was read would be in the table twice. Rename it back. Or move away what "
-        f"was read; or, to have its rows under the new name as well, {anew}. It is tried again by itself; at once: "
-        f"rota retry {quote(first.partition)}"
+        f"was read; or, to have its rows under the new name as well, {anew}. It is tried again by itself"
     )
 
 

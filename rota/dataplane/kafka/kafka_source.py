@@ -170,15 +170,15 @@ class KafkaSource:
             )
         if start < first:
             return SourceChanged(
-                f"{name} begins at {first} and offset {start} was asked for: its retention is over. To go on without: "
-                f"rota skip {quote(partition)}",
+                f"{name} begins at {first} and offset {start} was asked for: its retention is over",
+                step=f"To go on without: rota skip {quote(partition)}",
                 partition=partition,
                 behind=first,
             )
         if end > last:
             return SourceChanged(
-                f"{name} ends at {last}, and {end - 1} was there: it lost records, or never had them. Bring them back, "
-                f"then: rota retry {quote(partition)}",
+                f"{name} ends at {last}, and {end - 1} was there: it lost records, or never had them",
+                step=f"Bring them back, then: rota retry {quote(partition)}",
                 partition=partition,
             )
         return None
@@ -218,10 +218,7 @@ class KafkaSource:
     def explain_lost(self, partition: str, end: int) -> str:
         """See `Remembers.explain_lost`."""
         why = self._explain_other(self._look()) or f"{self._name(partition)} ends at {end}: it lost records"
-        return (
-            f"{why}. Give the pipeline another name and table; or bring back what there was, then: "
-            f"rota retry {quote(partition)}"
-        )
+        return f"{why}. Give the pipeline another name and table; or bring back what there was"
 
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
         """See `Holds.acknowledge`: for information."""

@@ -125,7 +125,7 @@ class StreamSource(NumberedSource):
         """See `Remembers.explain_lost`."""
         return (
             f"{self._queue(partition)} ends at {end}: the stream was made anew. Give the pipeline another name and table; "
-            f"or, once the stream is beyond where the table stands: rota retry {quote(partition)}"
+            f"or wait until the stream is beyond where the table stands"
         )
 
     def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:

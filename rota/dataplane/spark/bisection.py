@@ -278,14 +278,14 @@ class Bisection:
         if error.facts.get("late"):
             skip = f"; or: rota skip {quote(partition)}" if self.shorten else ""
             return TooSlow(
-                f"{partition} alone hangs: {error.facts['why']}, while others were. Mend its data or the transform, or give "
-                f"the pipeline a longer deadline, then: {again}{skip}",
+                f"{partition} alone hangs: {error.facts['why']}, while others were",
+                step=f"Mend its data or the transform, or give the pipeline a longer deadline, then: {again}{skip}",
                 partition=partition,
             )
         steps = f"It is tried again by itself; at once: {again}" if self.shorten else f"Then {again}"
         return EnvironmentFailed(
-            f"Spark failed for {partition} alone ({error.facts.get('why', error)}). Mend its data or give Spark more room. "
-            f"{steps}"
+            f"Spark failed for {partition} alone ({error.facts.get('why', error)})",
+            step=f"Mend its data or give Spark more room. {steps}",
         )
 
     def _transform(self, parsed: parsing.Parsed) -> "tuple[DataFrame, str, bool]":
@@ -321,7 +321,8 @@ def _everywhere(error: DataError) -> BadTransform:
 
 def _addressed(error: RotaError, partition: str) -> RotaError:
     """The error of several partitions as that of one: its next step names it."""
-    if error.step != failures.RETRY:
+    if not (isinstance(error, BadTransform) and error.step and error.partition is None):
         return error
-    step, person = f"{failures.RETRY} {quote(partition)}", bool(error.facts.get("person"))
+    person = bool(error.facts.get("person"))
+    step = failures.name_step(person, partition)
     return BadTransform(error.what, step=step, partition=partition, person=person)

@@ -27,7 +27,6 @@ CAUSE = re.compile(
     r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
 )
 SLOT = 60.0  # seconds in which a Spark that is busy with others must find a slot for a trivial task
-RETRY = "rota retry"  # of a failure of several partitions
 
 
 def judge_failure(
@@ -53,11 +52,15 @@ def judge_failure(
     if mend or surely or isinstance(error, MemoryError | ConnectionError) or not is_alive(spark):
         what = mend or f"Spark failed ({cause})"
         return EnvironmentFailed(f"{what}. No partition is parked; the next run tries again", why=cause + place)
-    step = f"rota retry {quote(partition)}" if partition else RETRY
     final = type(error).__name__ in ANALYSIS
+    return BadTransform(f"{cause}{place}", step=name_step(final, partition), partition=partition, person=final)
+
+
+def name_step(final: bool, partition: str | None) -> str:
+    """What to do about a failed transform; `final`: Spark refused it, or the schema, before it read a row. None: it is of
+    several partitions."""
     mend = "the schema or the transform" if final else "the transform or the data"
-    what = f"{cause}{place}. Mend {mend}, then: "
-    return BadTransform(what, step=step, partition=partition, person=final)
+    return f"Mend {mend}, then: rota retry{f' {quote(partition)}' if partition else ''}"
 
 
 def explain_cause(error: BaseException) -> str:

@@ -139,7 +139,8 @@ def _refuse(
     first = _example(source, explain, partition, *min(raw, key=lambda one: one[0]))
     return TooManyBadRecords(
         f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: {first}. "
-        f"Nothing was written. Mend the files or the schema, then: rota retry {quote(partition)}",
+        "Nothing was written",
+        step=f"Mend the files or the schema, then: rota retry {quote(partition)}",
         partition=partition,
     )
 

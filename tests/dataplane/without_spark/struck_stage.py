@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rota.coordination.parking import tell_park
 from rota.dataplane.files.files_source import FilesSource
 from rota.errors import RotaError
 from rota.face.health import read_table
@@ -63,7 +64,7 @@ class Stage(Trickle):
                 self.said.append(str(error))
             now = self.world.server.clock() + 3700.0
             self.world.server.clock = lambda at=now: at
-        self.said += [one.record.reason for one in self.world.tree.parked().values()]
+        self.said += [tell_park(p, one.record) for p, one in self.world.tree.parked().items()]
 
     def look(self) -> str:
         """What `rota status` says of the table."""

@@ -172,7 +172,7 @@ def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_oth
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run("a", "b", connect=no_spark)  # b got as far as Spark
     parked = world.tree.parked()["p:a"].record
-    assert parked.reason.endswith("land/a cannot be looked at (Not a directory). Mend its rights, then: rota retry p:a")
+    assert parked.reason.endswith("land/a cannot be looked at (Not a directory). Mend its rights")
     assert parked.retry_at is not None
     assert due() == ["p:b"]
     with pytest.raises(ConfigError, match=r"p:a cannot be skipped: .*/land/a cannot be looked at"):

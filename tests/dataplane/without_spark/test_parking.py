@@ -127,10 +127,10 @@ def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str
     world.give(key)
     (event,) = world.run(key, connect=pause_run(lambda: (world.folder / "land" / key / "0.json").unlink()))
     assert isinstance(event, ParkedPartition)
-    assert world.tree.parked()[f"p:{key}"].record.reason == (
-        f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed. Bring it back, then: rota retry {typed}. Or, if "
-        f"it is gone for good: rota skip {typed}"
-    )
+    parked = world.tree.parked()[f"p:{key}"].record
+    assert parked.reason == f"p:{key}: {key}/0.json (offset 0) vanished before it was consumed"
+    assert parked.step == f"Bring it back, then: rota retry {typed}. Or, if it is gone for good: rota skip {typed}"
+    assert event.reason == f"{parked.reason}. {parked.step}"
 
 
 def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> None:

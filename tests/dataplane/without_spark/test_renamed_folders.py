@@ -33,7 +33,7 @@ def test_a_renamed_folder_waits_and_says_so_and_goes_on_where_it_was_once_it_is_
     assert parked.reason == (
         f"{world.folder}/land/z/0.json is a/0.json, offset 0 of p:a, and 1 more with it: the folder was renamed, and what "
         "was read would be in the table twice. Rename it back. Or move away what was read; or, to have its rows under the "
-        "new name as well, give it a new time: touch. It is tried again by itself; at once: rota retry p:z"
+        "new name as well, give it a new time: touch. It is tried again by itself"
     )
     assert parked.retry_at is not None, "it heals"
     world.server.clock = lambda: parked.retry_at or 0.0
