@@ -256,7 +256,7 @@ def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
         lasted = max(0.0, seen.now - park.since) if park.since else 0.0
         return Finding("partition", p, "parked", f"it is parked{times}: {park.reason}", step, lasted=lasted)
     waits = "is tried again by itself" if is_waiting(park, seen.now) else "is to be tried again now"
-    return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", patience=None)
+    return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", park.step, patience=None)
 
 
 def _explain_unowned(

@@ -167,7 +167,7 @@ def test_a_column_is_null_of_files_that_lack_it_and_a_file_of_another_type_stops
     said = disk.consume()
     assert said == {
         "b": "b/01.parquet has price as string, and a/00.parquet brought it as double. Land it with a type that fits, or "
-        "under another name. Then: rota retry p:b"
+        "under another name"
     }
     assert disk.count_damage({"a": 3, "b": 1}) == {}
     disk.declare("n int, price float")

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "the worker has no target": ({"targets": {}}, "the target of w1 does not name it"),
     "a run works on it": ({"runs": (run("r1", ME, 1),)}, "run id of r1 works on it"),
     "a run of a former owner is there": ({"runs": (run("r1", OTHER, 1),)}, ""),
-    "it is parked for a person": ({"parked": {"p": make_parked(None)}}, "it is parked: bad"),
+    "it is parked for a person": ({"parked": {"p": make_parked(None)}}, "it is parked: bad. Then: rota retry p"),
     "it is parked for a while": ({"parked": {"p": make_parked(101.0)}}, "it is parked: bad"),
     "its park is over": ({"parked": {"p": make_parked(100.0)}}, ""),
     "the clock went back behind its park": ({"parked": {"p": make_parked(300.0, since=200.0)}}, ""),
