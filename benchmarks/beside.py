@@ -40,7 +40,6 @@ import pyarrow.csv as pc_csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from tests.cluster.standalone import SparkCluster
 
 from benchmarks.costs import describe_machine, format_table
 from benchmarks.pages import write_section
@@ -53,10 +52,11 @@ from rota.dataplane.spark.session import join_session, open_session
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.group.agent import Agent
 from rota.group.rebalance import rebalance
+from rota.local.bucket import BucketServer, serve_buckets
+from rota.local.cluster import SparkCluster
 from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_ports, open_source
 from rota.run.consume import CommittedBatch, consume
-from tests.bucket import BucketServer, serve_buckets
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 PARTITIONS, FILE = 64, 50_000  # rows of a file at most
