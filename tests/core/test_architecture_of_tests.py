@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 
@@ -189,3 +190,9 @@ def test_what_tests_start_obeys_sigterm_also_behind_an_ampersand(first: str) -> 
 
 def test_files_of_tests_fit_in_the_head() -> None:
     assert not {str(p.relative_to(ROOT)): n for p in FILES if (n := len(p.read_text().splitlines())) > LONGEST}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_each_benchmark_finds_what_it_imports(path: Path) -> None:
+    """No other test starts most of them, and what they import may have moved."""
+    import_module(f"benchmarks.{path.stem}")
