@@ -5,20 +5,21 @@ Law: beside the implementations this is the only module that names them. A new s
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
-from rota.dataplane.ports import Home, Ports, Replays, Source
+from rota.dataplane.ports import Home, Paced, Ports, Replays, Source
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.dataplane.rabbitmq.stream_source import StreamSource
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_job import SparkJob
 from rota.dataplane.spark.spark_source import SparkSource
-from rota.errors import ConfigError
+from rota.errors import ConfigError, RotaError
 from rota.ledger.values import Ranges
 from rota.pipeline import Delta, Files, Pipeline
 from rota.settings import expand
@@ -55,6 +56,17 @@ def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
     return _choose(SOURCES, pipeline.source)(
         pipeline, Home(tables.location, tables.scratch, read_offsets, main.read_schema)
     )
+
+
+def find_interval(pipelines: Iterable[Pipeline]) -> float:
+    """The longest `Paced.look_every` of their sources, in seconds. One that cannot be opened has none:
+    whoever looks at it says why."""
+    intervals = [0.0]
+    for pipeline in pipelines:
+        with suppress(RotaError):
+            source = open_source(pipeline)
+            intervals += [source.look_every] if isinstance(source, Paced) else []
+    return max(intervals)
 
 
 def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:

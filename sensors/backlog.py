@@ -11,7 +11,7 @@ from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import INCARNATION, Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
-from rota.dagster.sensors.polling import count_places, poll
+from rota.dagster.sensors.polling import PAUSE, count_places, poll
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -33,12 +33,14 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
         description=f"Watches the lag of pipeline {pipeline.name} and launches a run for each worker with lag.",
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
+        from rota.registry import find_interval
         from rota.run.work import WorkWatcher
 
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
             looks = Looks(mine, tree, pipeline, names, WorkWatcher(tree, pipeline))
-            requests = poll(looks.look, bool, count_places(context.instance))
+            pause = max(PAUSE, find_interval([pipeline]))
+            requests = poll(looks.look, bool, count_places(context.instance), pause=pause)
         if not requests:
             return dg.SkipReason(f"no worker without a run has lag in {pipeline.name}")
         return dg.SensorResult(run_requests=requests)

@@ -52,6 +52,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         from rota.coordination.bell import Bell
         from rota.group.found import GroupWatcher, follow
         from rota.group.rebalance import Look
+        from rota.registry import find_interval
 
         mine = runs.Runs.of(context, names.rebalance_job(group.name))
         if (seconds := mine.read_pause()) > 0:
@@ -78,7 +79,8 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         with zookeeper.tree(group.name) as tree:
             watcher = GroupWatcher(tree.store, catalog, group.name)
             bell, places = Bell(), count_places(context.instance)
-            unfinished, seen = poll(look_once, is_due, places, pause=PAUSE, rest=bell.wait)
+            pause = max(PAUSE, find_interval(catalog.of_group(group.name)))
+            unfinished, seen = poll(look_once, is_due, places, pause=pause, rest=bell.wait)
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:

@@ -12,6 +12,7 @@ Laws:
 
 import errno
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -40,6 +41,18 @@ def folder(of: str) -> str:
             errno.EINVAL, "no folder has this key; rota forget --pipeline drops it, what landed is found again", of
         )
     return name
+
+
+def find_folders(keys: Mapping[str, str]) -> tuple[dict[str, str], dict[str, OSError]]:
+    """Folder -> partition of these partitions' keys; and why some have none."""
+    found: dict[str, str] = {}
+    nowhere: dict[str, OSError] = {}
+    for partition, key in keys.items():
+        try:
+            found[folder(key)] = partition
+        except OSError as error:
+            nowhere[partition] = error
+    return found, nowhere
 
 
 def split(partition: str) -> str:

@@ -85,6 +85,16 @@ class Source(Protocol):
 
 
 @runtime_checkable
+class Paced(Protocol):
+    """Each look at it may cost money."""
+
+    @property
+    def look_every(self) -> float:
+        """Seconds from one look to the next of whoever waits, while nothing comes; 0 where a look costs nothing."""
+        ...
+
+
+@runtime_checkable
 class WaitsAlone(Protocol):
     """One partition may be unreadable while others are read: the source leaves it out of what it returns."""
 

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
-from rota.dataplane.ports import Ports
+from rota.dataplane.ports import Paced, Ports
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
 from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.run.work import find_work
 
 PAUSE = 0.5  # seconds between two looks; three times the duration of a look if that is more
+RELAXED = 1 / 8  # of the time since something came: a look that is paid for waits so long, up to the source's own pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,8 @@ def serve(
         if parked and not committed and not work:
             yield RunEnd("all that it worked on is parked")
             return
-        pause = max(PAUSE, 3 * (ports.clock() - looked))
+        sparing = ports.source.look_every if isinstance(ports.source, Paced) else 0.0
+        pause = max(PAUSE, min(sparing, (looked - came) * RELAXED), 3 * (ports.clock() - looked))
 
 
 def _find_end(began: float, came: float, now: float, terms: Terms) -> str:

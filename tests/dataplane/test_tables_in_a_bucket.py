@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from rota.dagster.sensors import checks, membership, polling
 from rota.dataplane import columns
 from rota.dataplane.files import file_index
 from rota.dataplane.spark import writing
@@ -21,7 +22,7 @@ from rota.errors import EnvironmentFailed
 from rota.face.health import HealthReader
 from rota.ledger import delta_log, kept_tables
 from rota.local.bucket import CREDENTIALS, BucketServer
-from rota.registry import open_source
+from rota.registry import find_interval, open_source
 from rota.run.consume import CommittedBatch
 from rota.run.maintain import maintain
 from rota.run.replay import ReplayedRange, replay
@@ -32,7 +33,9 @@ from tests.faulty_bucket import choose_at_random, serve_faults
 
 ROWS = 50
 BATCH, FIRST_OF_A_RUN, WITH_CHECKPOINT = 50, 180, 200  # requests of a batch of one partition
-LOOK = {"check": 10, "backlog": 2, "membership": 1}  # and of a look while nothing lands
+PARTITIONS = 20
+LOOK = {"check": 10, "backlog": 2, "membership": 1}  # requests of a look while nothing lands, however many partitions
+AN_HOUR = 3_600  # and of an hour of them
 
 
 @pytest.fixture
@@ -123,10 +126,11 @@ def test_a_batch_costs_as_many_requests_whatever_is_in_the_table(
 def test_what_looks_while_nothing_lands_asks_a_bounded_number_of_requests(
     one: World, bucket_server: BucketServer
 ) -> None:
-    one.give("a")
-    for number in range(40):
-        one.rows("a", str(number), 1)
-    one.until_idle("a")
+    keys = [f"{number:02}" for number in range(PARTITIONS)]
+    one.give(*keys)
+    for number in range(60):
+        one.rows(keys[number % PARTITIONS], str(number), 1)
+    one.until_idle(*keys)
     reader, watcher = HealthReader(), WorkWatcher(one.tree, one.pipeline)
     looks: dict[str, Callable[[], object]] = {
         "check": lambda: reader.read(one.tree, [one.pipeline]),
@@ -135,6 +139,9 @@ def test_what_looks_while_nothing_lands_asks_a_bounded_number_of_requests(
     }
     costs = {name: [count_one(bucket_server, look) for _ in range(3)] for name, look in looks.items()}
     assert {name: max(of[1:]) <= LOOK[name] for name, of in costs.items()} == dict.fromkeys(LOOK, True), costs
+    each = find_interval([one.pipeline])
+    every = {"check": checks.PAUSE, "backlog": max(polling.PAUSE, each), "membership": max(membership.PAUSE, each)}
+    assert sum(3600 / every[name] * LOOK[name] for name in LOOK) <= AN_HOUR
 
 
 def count_one(server: BucketServer, what: Callable[[], object]) -> int:

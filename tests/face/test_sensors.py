@@ -3,6 +3,7 @@
 import json
 import shutil
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import dagster as dg
@@ -13,7 +14,8 @@ from rota.catalog import load
 from rota.dagster import private
 from rota.dagster.assets import checks, standing
 from rota.dagster.location import compose
-from rota.dagster.sensors import alerts, backlog, runs
+from rota.dagster.sensors import alerts, backlog, membership, runs
+from rota.dataplane.files import disk
 from rota.group.rebalance import rebalance
 from rota.run.work import WorkWatcher
 from tests.face.desk import Desk, cancel_check, names, ready
@@ -280,3 +282,22 @@ def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkey
     again = desk.tick("p__backlog")
     assert isinstance(again, dg.SensorResult)
     assert {r.tags["rota/incarnation"] for r in again.run_requests} == set(incarnations.values())
+
+
+@pytest.mark.parametrize(("each", "pauses"), [(0.0, (1.0, 2.0)), (5.0, (5.0, 5.0))])
+def test_a_source_whose_looks_are_paid_for_is_looked_at_less_often(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, each: float, pauses: tuple[float, float]
+) -> None:
+    seen: list[float] = []
+
+    def poll(look: Callable[[], object], *_: object, pause: float, **__: object) -> object:
+        seen.append(pause)
+        return look()
+
+    for module in (backlog, membership):
+        monkeypatch.setattr(module, "poll", poll)
+    monkeypatch.setattr(disk.DiskLanding.__init__, "__defaults__", (each,))
+    desk.land("a")
+    desk.membership()
+    desk.tick("p__backlog")
+    assert tuple(sorted(seen)) == pauses

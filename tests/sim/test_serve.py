@@ -1,6 +1,7 @@
 """A run that serves its worker, in virtual time: each batch is a batch, and every reason to end ends it between two."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from rota.run.answer import answer
 from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
 from rota.run.serve import Rest, RunEnd, Terms
 from simulator.job import TimedJob
+from simulator.source import MemorySource
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
 
 
@@ -161,3 +163,26 @@ def test_a_click_waits_for_a_partition_that_a_run_works_on_and_for_no_other() ->
         "s:9": ("", DroppedPartition),
     }
     assert 7.0 <= world.now < 7.0 + 2 * BATCH + 1
+
+
+@pytest.mark.parametrize(("every", "looks"), [(0.0, range(50, 61)), (5.0, range(20, 31))])
+def test_a_look_that_is_paid_for_is_rarer_the_longer_nothing_came(every: float, looks: range) -> None:
+    """In a bucket each look of a run is a list. What comes is found after an eighth more than it took to come."""
+
+    @dataclass(frozen=True)
+    class Seen(MemorySource):
+        look_every: float = every
+
+        def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+            at.append(world.now)
+            return super().read_ends(partitions)
+
+    at: list[float] = []
+    world = ServedRun()
+    world.ports = replace(world.ports, source=Seen(world.ends.__getitem__, lambda _: 100))
+    world.script = {3.0: world.land("s:0"), 20.0: world.land("s:1")}
+    seen = world.serve(Terms())
+    found = [at for at, e in seen if isinstance(e, CommittedBatch)]
+    assert found[0] - BATCH - 3.0 <= max(0.5, 3.0 / 8)
+    assert found[1] - BATCH - 20.0 <= max(0.5, (20.0 - found[0]) / 8 if every else 0.0) + 0.01
+    assert len([one for one in at if one > found[1]]) in looks

@@ -3,30 +3,32 @@
 Law: an object is there whole or not at all, so nobody waits until it rests. It is the same object while its size and its
 ETag are the same; `modified` is a number made of the ETag. Whatever lists it, looks at it or reads it sees the newest one.
 
-Law: names come late and out of order, so each look lists all keys of a partition, a thousand a request: to begin behind the
-newest name that is known would leave out for ever what came late with an earlier one.
+Law: names come late and out of order, so each look lists all keys of its partitions, a thousand a request: to begin behind
+the newest name that is known would leave out for ever what came late with an earlier one. One list goes on from folder to
+folder, and leaps over those that nobody asked for: so a look takes no more lists than there are folders, and far fewer where
+they hold little.
 
 Law: what begins with `_` or `.`, also a part of a key, is hidden; a key that ends in a slash and has no bytes is what shows
 a folder. Any other that is not read has a reason. Of a prefix with a key that obstore refuses to list, Arrow lists the
 names, and each new object is asked for its ETag.
 """
 
-import errno
-import io
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import chain, groupby, islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
 from rota import stores
 from rota.dataplane.files import listing
+from rota.dataplane.files.bucket_object import BucketObject, Odd, as_os_errors
 from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.files.landing import Rested
 from rota.dataplane.files.listed import Listed
 from rota.errors import ConfigError, EnvironmentFailed, printable
 from rota.ledger.values import Ranges
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 PAGE = 1000  # keys of an answer
+END = chr(0x10FFFF)  # of all keys
+AT_ONCE = 16  # requests
+LOOK_EVERY = 5.0  # seconds, while nothing comes: each list is paid for
 DEAR = 16  # what an answer with a list of keys costs, in answers of one
-BLOCK = 1 << 20  # bytes of a stream that are here at a time
 ODD = re.compile(r"[\x00-\x1f\x7f]|//|/$")
 WHY_ODD = "its key has a control character, or a slash too many; land it under another"
 Found = tuple[str, int, object]  # key, bytes, ETag
@@ -47,7 +51,7 @@ class BucketLanding:
     """The objects below `place`, `s3://bucket/prefix`. See `Landing`."""
 
     place: str
-    at_once: int = 16
+    look_every: float = LOOK_EVERY
 
     @property
     def store(self) -> "S3Store":
@@ -74,30 +78,73 @@ class BucketLanding:
         try:
             for _ in self._list_whole(""):
                 pass
-        except _Odd:
+        except Odd:
             odd = (one.path for one in self._list_by_arrow("", recursive=True) if one.is_file)
             found |= {printable(path): WHY_ODD for path in odd if ODD.search(path) and not _is_hidden(path)}
         return list(found.items())
 
-    def list_rested(self, folder: str, known: frozenset[str], settle: float, now: float) -> Iterator[LandedFile]:
+    def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
         """See `Landing.list_rested`: an object needs no rest."""
         del settle, now
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for listed in pool.map(lambda folders: self._list_or_each(folders, known), _share(known)):
+                yield from listed.items()
+
+    def _list_or_each(
+        self, folders: Sequence[str], known: Mapping[str, frozenset[str]]
+    ) -> dict[str, list[LandedFile] | OSError]:
+        """By one list for all; where that cannot be had, by one for each: then it is known whose fault it is."""
+        with suppress(OSError, Odd):
+            return {folder: self._land(found) for folder, found in self._list_along(folders, known).items()}
+        listed: dict[str, list[LandedFile] | OSError] = {}
+        for folder in folders:
+            try:
+                listed[folder] = self._list_one(folder, known[folder])
+            except OSError as error:
+                listed[folder] = error
+        return listed
+
+    def _list_along(self, folders: Sequence[str], known: Mapping[str, frozenset[str]]) -> dict[str, Iterable[Found]]:
+        """The new objects of folders that stand in the order of their keys. Raises OSError, and Odd."""
+        found: dict[str, dict[str, Found]] = {folder: {} for folder in folders}
+        at, last = 0, ""  # the first folder that may hold more, and how far the list came
+        while at < len(folders):
+            page, last = self._list_page(max(last, _before(f"{folders[at]}/")))
+            for path, one in page.items():
+                folder, slash, _ = path.partition("/")
+                if slash and folder in found and _is_new(path, known[folder]):
+                    found[folder][path] = path, one["size"], _read_tag(one)
+            while at < len(folders) and last >= f"{folders[at]}0":  # the first character behind the slash
+                at += 1
+        return {folder: of.values() for folder, of in found.items()}
+
+    def _list_page(self, after: str) -> tuple[dict[str, Any], str]:
+        """The first objects behind a key, by path, and up to where there are no others. Raises OSError, and Odd."""
+        with as_os_errors(self.place):
+            page = next(iter(self.store.list(offset=after, chunk_size=PAGE)), ())
+        there = {one["path"]: one for one in page}
+        return there, max(there) if len(page) == PAGE else END
+
+    def _list_one(self, folder: str, known: frozenset[str]) -> list[LandedFile]:
+        """Raises OSError."""
         try:
-            found = list(self._list_whole(f"{folder}/", known))
-        except _Odd:
-            found = list(self._ask_each(folder, known))
-        for path, size, tag in found:
-            if size or not self._only_shows_a_folder(path):
-                yield LandedFile(path, size, identify(tag))
+            return self._land(self._list_whole(f"{folder}/", known))
+        except Odd:
+            return self._land(self._ask_each(folder, known))
+
+    def _land(self, found: Iterable[Found]) -> list[LandedFile]:
+        return [
+            LandedFile(path, size, identify(tag))
+            for path, size, tag in found
+            if size or not self._only_shows_a_folder(path)
+        ]
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
-        """See `Landing.look`: of many in one folder by a list of them, else of each by itself, all at once."""
+        """See `Landing.look`: of many that lie close together by lists, else of each by itself, 16 at once."""
         asked = sorted({file.path for file in files})
-        answers: dict[str, LandedFile | OSError | None] = {}
-        for _, some in groupby(asked, lambda path: path.rpartition("/")[0]):
-            answers |= self._list_among(list(some))
+        answers: dict[str, LandedFile | OSError | None] = {**self._list_among(asked)}
         rest = [path for path in asked if path not in answers]
-        with ThreadPoolExecutor(self.at_once) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             answers |= zip(rest, pool.map(self._ask_or, rest), strict=True)
 
         def tell(file: LandedFile) -> LandedFile | None:
@@ -108,21 +155,19 @@ class BucketLanding:
 
         return tell
 
-    def _list_among(self, asked: list[str]) -> dict[str, LandedFile | None]:
-        """Those of a folder up to which a list came, in order; none where it is dearer than to ask for each."""
-        found, last, most = dict[str, LandedFile | None](), "", len(asked) // DEAR
-        if not most:
-            return {}
-        with suppress(OSError, _Odd), _told(self.place):
-            pages = self.store.list(f"{asked[0].rpartition('/')[0]}/", offset=asked[0][:-1], chunk_size=PAGE)
-            for page in islice(chain(pages, [[]]), most):
-                there = {one["path"]: one for one in page}
-                for path in there.keys() & set(asked):
-                    found[path] = LandedFile(path, there[path]["size"], identify(_read_tag(there[path])))
-                last = max(there) if len(there) == PAGE else asked[-1]
-                if last >= asked[-1]:
+    def _list_among(self, asked: Sequence[str]) -> dict[str, LandedFile | None]:
+        """Those up to which lists came, in order, each of which begins at the next that is asked for; there are no more of
+        them than are cheaper than to ask for each."""
+        found: dict[str, LandedFile | None] = {}
+        with suppress(OSError, Odd):
+            for _ in range(len(asked) // DEAR):
+                page, last = self._list_page(_before(asked[len(found)]))
+                for path in asked[len(found) : bisect_right(asked, last)]:
+                    one = page.get(path)
+                    found[path] = LandedFile(path, one["size"], identify(_read_tag(one))) if one else None
+                if len(found) == len(asked):
                     break
-        return {path: found.get(path) for path in asked if path <= last}
+        return found
 
     def is_gone(self, path: str) -> bool:
         """See `Landing.is_gone`."""
@@ -139,7 +184,7 @@ class BucketLanding:
 
     def list_left(self, folder: str) -> set[str]:
         """See `Landing.list_left`."""
-        return {file.path for file in self.list_rested(folder, frozenset(), 0.0, 0.0)}
+        return {file.path for file in self._list_one(folder, frozenset())}
 
     def take(self, file: LandedFile, to: str) -> bool:
         """See `Landing.take`. No bucket deletes what is still the same alone: what somebody puts in its place between two
@@ -148,7 +193,7 @@ class BucketLanding:
             if isinstance(now, OSError):
                 raise now
             return now is None
-        with _told(f"{self.place}/{file.path}"):
+        with as_os_errors(f"{self.place}/{file.path}"):
             if to:
                 self.store.copy(file.path, to)
             if self._ask_or(file.path) != file:
@@ -168,27 +213,26 @@ class BucketLanding:
         yield Listed(place, {p: {o: files[p][o].path for o in range(*of)} for p, of in ranges.items()})
 
     def _list_whole(self, prefix: str, known: frozenset[str] = frozenset()) -> Iterator[Found]:
-        """The objects that are neither known nor hidden. Raises OSError, and _Odd."""
-        with _told(f"{self.place}/{prefix}"):
+        """The objects that are neither known nor hidden. Raises OSError, and Odd."""
+        with as_os_errors(f"{self.place}/{prefix}"):
             for page in self.store.list(prefix or None, chunk_size=PAGE):
                 for one in page:
-                    if one["path"] not in known and not _is_hidden(one["path"]):
+                    if _is_new(one["path"], known):
                         yield one["path"], one["size"], _read_tag(one)
 
     def _ask_each(self, folder: str, known: frozenset[str]) -> Iterator[Found]:
         for one in self._list_by_arrow(folder, recursive=True):
             path = one.path
-            new = one.is_file and path not in known and not _is_hidden(path) and not ODD.search(path)
-            if new and (now := self._ask(path)):
+            if one.is_file and _is_new(path, known) and not ODD.search(path) and (now := self._ask(path)):
                 yield path, now["size"], _read_tag(now)
 
     def _list_top(self) -> tuple[list[str], list[str]]:
         """Folders and objects at the top."""
         try:
-            with _told(self.place):
+            with as_os_errors(self.place):
                 found = self.store.list_with_delimiter()
                 return list(found["common_prefixes"]), [one["path"] for one in found["objects"] if one["path"]]
-        except _Odd:
+        except Odd:
             there = self._list_by_arrow("", recursive=False)
             return [one.path for one in there if not one.is_file], [one.path for one in there if one.is_file]
 
@@ -200,7 +244,7 @@ class BucketLanding:
     def _ask(self, path: str) -> Any:
         """What the bucket says of the object; None where it is gone. Raises OSError."""
         try:
-            with _told(f"{self.place}/{path}"):
+            with as_os_errors(f"{self.place}/{path}"):
                 return self.store.head(path)
         except FileNotFoundError:
             return None
@@ -223,26 +267,6 @@ class _Named:
     is_file: bool
 
 
-class _Odd(Exception):
-    """A key that obstore refuses is among those that were asked for."""
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Raises OSError, of `what`, for whatever obstore raises; _Odd for a key that it refuses."""
-    from obstore.exceptions import BaseError, InvalidPathError
-
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from None
-    except InvalidPathError:
-        raise _Odd from None
-    except BaseError as error:
-        said = str(error).partition("\n\nDebug source")[0].partition(" in ")
-        raise OSError(errno.EIO, " ".join(f"{said[0]}: {said[2]}".split())[:300], what) from None
-
-
 def identify(tag: object) -> int:
     """The number for an ETag: two objects of one key that have different ones have different numbers."""
     return int.from_bytes(sha256(str(tag).encode()).digest()[:8]) >> 1
@@ -253,68 +277,30 @@ def _read_tag(said: Mapping[str, Any]) -> object:
     return said["e_tag"] or int(said["last_modified"].timestamp())
 
 
+def _before(path: str) -> str:
+    """Where a list begins that finds the path: at a key before it with as little as may be between them. (What asks the
+    bucket drops a slash at its end; the full stop comes right before the slash.)"""
+    key = path[:-1]
+    return f"{key[:-1]}." if key.endswith("/") else f"{key}." if path.endswith("/") else key
+
+
+def _is_new(path: str, known: frozenset[str]) -> bool:
+    return path not in known and not _is_hidden(path)
+
+
+def _share(known: Mapping[str, frozenset[str]]) -> Iterator[list[str]]:
+    """The folders in the order of their keys, as many at a time as are known to have a page of them, but at least one."""
+    some: list[str] = []
+    keys = 0
+    for folder in sorted(known, key=lambda folder: f"{folder}/"):
+        if some and keys + len(known[folder]) > PAGE:
+            yield some
+            some, keys = [], 0
+        some.append(folder)
+        keys += len(known[folder])
+    if some:
+        yield some
+
+
 def _is_hidden(path: str) -> bool:
     return any(part.startswith(listing.HIDDEN) for part in path.split("/"))
-
-
-@dataclass(frozen=True, slots=True)
-class BucketObject:
-    """An object that can be opened: see `LandedBytes`."""
-
-    place: str
-    path: str
-    size: int
-
-    @property
-    def name(self) -> str:
-        """See `LandedBytes.name`."""
-        return self.path.rpartition("/")[2]
-
-    def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
-        """See `LandedBytes.open`: one request, for the whole of it; or one for each read behind a seek."""
-        del mode
-        return cast(BinaryIO, io.BufferedReader(_Reader(self), BLOCK))
-
-
-class _Reader(io.RawIOBase):
-    """A stream from the beginning, until somebody seeks."""
-
-    def __init__(self, of: BucketObject) -> None:
-        self._of, self._at, self._blocks, self._rest = of, 0, cast("Iterator[Any] | None", None), memoryview(b"")
-        self._sought = False
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, to: int, whence: int = io.SEEK_SET, /) -> int:
-        at = to + (0, self._at, self._of.size)[whence]
-        self._sought, self._at = self._sought or at != self._at, at
-        return at
-
-    def readinto(self, into: Any, /) -> int:
-        room = memoryview(into).cast("B")
-        with _told(f"{self._of.place}/{self._of.path}"):
-            some = self._read_range(len(room)) if self._sought else self._read_on(len(room))
-        room[: len(some)] = some
-        self._at += len(some)
-        return len(some)
-
-    def _read_range(self, count: int) -> memoryview:
-        end = min(self._at + count, self._of.size)
-        if end <= self._at:
-            return memoryview(b"")
-        return memoryview(stores.open_objects(self._of.place).get_range(self._of.path, start=self._at, end=end))
-
-    def _read_on(self, count: int) -> memoryview:
-        if self._blocks is None:
-            self._blocks = iter(stores.open_objects(self._of.place).get(self._of.path).stream(min_chunk_size=BLOCK))
-        if not self._rest:
-            self._rest = memoryview(next(self._blocks, b""))
-        some, self._rest = self._rest[:count], self._rest[count:]
-        return some

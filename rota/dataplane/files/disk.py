@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from rota.dataplane.files import listing, staging
 from rota.dataplane.files.file_index import LandedFile
-from rota.dataplane.files.landing import NO_FILE
+from rota.dataplane.files.landing import NO_FILE, Rested
 from rota.errors import ConfigError
 from rota.ledger.values import Ranges
 
@@ -27,7 +27,7 @@ class DiskLanding:
 
     root: Path
     stage: Path
-    at_once: int = 1
+    look_every: float = 0.0
 
     @property
     def place(self) -> str:
@@ -57,9 +57,13 @@ class DiskLanding:
                 self.find_place()
             return []
 
-    def list_rested(self, folder: str, known: frozenset[str], settle: float, now: float) -> Iterator[LandedFile]:
+    def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
         """See `Landing.list_rested`."""
-        return listing.list_rested(self.root, folder, known, settle, now)
+        for folder, paths in known.items():
+            try:
+                yield folder, list(listing.list_rested(self.root, folder, paths, settle, now))
+            except OSError as error:
+                yield folder, error
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
         """See `Landing.look`: each when it is asked for."""

@@ -8,7 +8,6 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 import json
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -75,6 +74,11 @@ class FilesSource:
         """See `Source.find_place`: the landing folder."""
         return self.landing.find_place()
 
+    @property
+    def look_every(self) -> float:
+        """See `Paced.look_every`."""
+        return self.landing.look_every
+
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""
         names_found = self._list(lambda: sorted(map(names.key, self.landing.list_folders())))
@@ -117,10 +121,9 @@ class FilesSource:
 
     def explain_unreadable(self, partition: str) -> str:
         """See `WaitsAlone.explain_unreadable`."""
-        try:
-            files = self._list_rested(partition, frozenset())
-        except OSError as error:
-            return listing.explain_blind(error)
+        files = self._list_rested({partition: frozenset()})[partition]
+        if isinstance(files, OSError):
+            return listing.explain_blind(files)
         begun = self.index.given((partition,))[partition]
         return (
             "" if begun else explain_moved(self.landing.place, find_moved(self.index, self.landing, {partition: files}))
@@ -185,8 +188,11 @@ class FilesSource:
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
         """See `ChangesInPlace.explain_unsettled`: the files that have not rested for `settle` seconds."""
-        files, folder = self.index.files((partition,))[partition], names.folder(key_of(partition))
-        rested = {f.path for f in self.landing.list_rested(folder, frozenset(), self.declared.settle, self.clock())}
+        files = self.index.files((partition,))[partition]
+        listed = self._list_rested({partition: frozenset()})[partition]
+        if isinstance(listed, OSError):
+            raise listed
+        rested = {file.path for file in listed}
         moved = {o: files[o] for o in offsets if files[o].path not in rested}
         look = self.landing.look(moved.values())
         now = {o: look(file) for o, file in moved.items()}
@@ -282,25 +288,23 @@ class FilesSource:
     def find_new(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
         """The files of each partition that are not among the known ones. What cannot be looked at, and only that, is left
         out; so is a folder that was renamed, before its first file has an ordinal."""
-
-        def look(partition: str) -> list[LandedFile] | None:
-            try:
-                return self._list_rested(partition, known[partition])
-            except OSError:
-                self.list_keys()  # raises where it is not the partition's own fault
-                return None
-
-        with ThreadPoolExecutor(self.landing.at_once) as pool:
-            looked = zip(known, pool.map(look, known), strict=True)
-            found = {p: files for p, files in looked if files is not None}
+        listed = self._list_rested(known)
+        found = {p: files for p, files in listed.items() if not isinstance(files, OSError)}
+        if len(found) < len(known):
+            self.list_keys()  # raises where it is not a partition's own fault
         new = {p: files for p, files in found.items() if not known[p]}
         out = {one.partition for one in find_moved(self.index, self.landing, new)}
         return {p: files for p, files in found.items() if p not in out}
 
-    def _list_rested(self, partition: str, known: frozenset[str]) -> list[LandedFile]:
-        """The files of a partition that rested for `settle` seconds, without the known ones, by name. Raises OSError."""
-        folder = names.folder(key_of(partition))
-        return sorted(self.landing.list_rested(folder, known, self.declared.settle, self.clock()))
+    def _list_rested(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile] | OSError]:
+        """The files of each partition that rested for `settle` seconds, without the known ones, by name; or why it cannot be
+        listed."""
+        whose, nowhere = names.find_folders({p: key_of(p) for p in known})
+        listed: dict[str, list[LandedFile] | OSError] = {**nowhere}
+        paths = {folder: known[p] for folder, p in whose.items()}
+        for folder, found in self.landing.list_rested(paths, self.declared.settle, self.clock()):
+            listed[whose[folder]] = found if isinstance(found, OSError) else sorted(found)
+        return listed
 
     def _take_fitting(self, files: tuple[LandedFile, ...]) -> list[int]:
         """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""

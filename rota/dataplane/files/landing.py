@@ -4,7 +4,7 @@ Law: a landed file is named by its path below the landing folder, and is the sam
 same. Whoever names, lists, looks at or opens one, or has Spark read it, does so through this port.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NO_FILE = -1  # the size of what is no file
+Rested = tuple[str, list[LandedFile] | OSError]  # a folder, and what is in it
 
 
 class LandedBytes(Protocol):
@@ -70,8 +71,8 @@ class Landing(Protocol):
         ...
 
     @property
-    def at_once(self) -> int:
-        """How many looks are worth doing at the same time."""
+    def look_every(self) -> float:
+        """See `Paced.look_every`."""
         ...
 
     def find_place(self) -> str:
@@ -86,8 +87,9 @@ class Landing(Protocol):
         """Path -> why it is not read. Raises OSError, and ConfigError."""
         ...
 
-    def list_rested(self, folder: str, known: frozenset[str], settle: float, now: float) -> Iterable[LandedFile]:
-        """The files of a partition's folder, without the known ones, that nobody writes any more. Raises OSError."""
+    def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
+        """Of each of these partitions' folders: the files that nobody writes any more, without those whose paths are known;
+        or why it cannot be listed."""
         ...
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:

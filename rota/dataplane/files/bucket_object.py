@@ -1,0 +1,95 @@
+"""The bytes of an object of a bucket, and what a bucket that refuses is told as."""
+
+import errno
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal, cast
+
+from rota import stores
+
+BLOCK = 1 << 20  # bytes of a stream that are here at a time
+
+
+class Odd(Exception):
+    """A key that obstore refuses is among those that were asked for."""
+
+
+@contextmanager
+def as_os_errors(what: str) -> Iterator[None]:
+    """Raises OSError, of `what`, for whatever obstore raises; Odd for a key that it refuses."""
+    from obstore.exceptions import BaseError, InvalidPathError
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from None
+    except InvalidPathError:
+        raise Odd from None
+    except BaseError as error:
+        said = str(error).partition("\n\nDebug source")[0].partition(" in ")
+        raise OSError(errno.EIO, " ".join(f"{said[0]}: {said[2]}".split())[:300], what) from None
+
+
+@dataclass(frozen=True, slots=True)
+class BucketObject:
+    """An object that can be opened: see `LandedBytes`."""
+
+    place: str
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """See `LandedBytes.name`."""
+        return self.path.rpartition("/")[2]
+
+    def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
+        """See `LandedBytes.open`: one request, for the whole of it; or one for each read behind a seek."""
+        del mode
+        return cast(BinaryIO, io.BufferedReader(_Reader(self), BLOCK))
+
+
+class _Reader(io.RawIOBase):
+    """A stream from the beginning, until somebody seeks."""
+
+    def __init__(self, of: BucketObject) -> None:
+        self._of, self._at, self._blocks, self._rest = of, 0, cast("Iterator[Any] | None", None), memoryview(b"")
+        self._sought = False
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, to: int, whence: int = io.SEEK_SET, /) -> int:
+        at = to + (0, self._at, self._of.size)[whence]
+        self._sought, self._at = self._sought or at != self._at, at
+        return at
+
+    def readinto(self, into: Any, /) -> int:
+        room = memoryview(into).cast("B")
+        with as_os_errors(f"{self._of.place}/{self._of.path}"):
+            some = self._read_range(len(room)) if self._sought else self._read_on(len(room))
+        room[: len(some)] = some
+        self._at += len(some)
+        return len(some)
+
+    def _read_range(self, count: int) -> memoryview:
+        end = min(self._at + count, self._of.size)
+        if end <= self._at:
+            return memoryview(b"")
+        return memoryview(stores.open_objects(self._of.place).get_range(self._of.path, start=self._at, end=end))
+
+    def _read_on(self, count: int) -> memoryview:
+        if self._blocks is None:
+            self._blocks = iter(stores.open_objects(self._of.place).get(self._of.path).stream(min_chunk_size=BLOCK))
+        if not self._rest:
+            self._rest = memoryview(next(self._blocks, b""))
+        some, self._rest = self._rest[:count], self._rest[count:]
+        return some

@@ -1,0 +1,112 @@
+"""One list of a bucket goes along many partitions: it finds what a list of each finds, and takes fewer requests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import pytest
+from obstore.store import S3Store
+
+from rota import stores
+from rota.dataplane.files import bucket as buckets
+from rota.dataplane.files.bucket import BucketLanding
+from rota.local.bucket import BucketServer
+
+# Neighbours of each other in the order of keys: what is before and behind a slash.
+FOLDERS = ("a", "a b", "a!", "a#1", "a%", "a-1", "a.", "a.b", "a0", "aa", "a~", "b", "b=1", "é", "ü b", "z")
+ABSENT = ("A", "a!!", "m", "zz")
+
+
+@pytest.fixture
+def landed(bucket: str) -> BucketLanding:
+    """Folders with none to eleven objects, hidden ones among them, beside what lies in no folder."""
+    landing, draw = BucketLanding(f"{bucket}/land"), Random(1)
+    for folder in FOLDERS:
+        for number in range(draw.randrange(12)):
+            landing.store.put(f"{folder}/{draw.choice(('', 'sub/', '_later/'))}x#{number}", b"1")
+    for name in ("a.json", "b.json", "_hidden/x"):
+        landing.store.put(name, b"1")
+    return landing
+
+
+def list_all(landing: BucketLanding) -> dict[str, list[str]]:
+    """The visible paths of each folder, by one list of the whole."""
+    found: dict[str, list[str]] = {}
+    for page in landing.store.list():
+        for one in page:
+            folder, slash, rest = one["path"].partition("/")
+            if slash and not folder.startswith("_") and not rest.startswith("_"):
+                found.setdefault(folder, []).append(one["path"])
+    return found
+
+
+def draw_known(there: Mapping[str, list[str]], draw: Random) -> dict[str, frozenset[str]]:
+    """Some of the folders, and of some that are not there; some of their paths are known."""
+    asked = draw.sample(FOLDERS + ABSENT, draw.randrange(1, len(FOLDERS) + len(ABSENT)))
+    return {f: frozenset(path for path in there.get(f, ()) if draw.random() < 0.6) for f in asked}
+
+
+def find_missing(landing: BucketLanding, seeds: range) -> list[str]:
+    """What is there, is not known, and was not found; and what was found and should not have been."""
+    there, wrong = list_all(landing), []
+    for seed in seeds:
+        known = draw_known(there, Random(seed))
+        found: dict[str, list[str]] = {}
+        for folder, files in landing.list_rested(known, 0.0, 0.0):
+            assert not isinstance(files, OSError)
+            found[folder] = [file.path for file in files]
+        wanted = {f: [path for path in there.get(f, ()) if path not in paths] for f, paths in known.items()}
+        wrong += [f"{seed}: {f}: {found[f]}, not {wanted[f]}" for f in known if found[f] != wanted[f]]
+    return wrong
+
+
+@pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
+def test_a_list_along_the_folders_finds_what_a_list_of_each_finds(
+    landed: BucketLanding, page: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buckets, "PAGE", page)
+    assert find_missing(landed, range(40)) == []
+
+
+@dataclass(frozen=True)
+class Lying:
+    """A store whose lists begin behind the folder that they are asked for, or break where nobody asks for a prefix."""
+
+    store: S3Store
+    breaks: str = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def list(self, prefix: str | None = None, *, offset: str | None = None, chunk_size: int = 1000) -> Any:
+        if self.breaks and prefix in (None, self.breaks):
+            raise PermissionError(prefix)
+        return self.store.list(prefix, offset=offset and f"{offset[:-1]}0", chunk_size=chunk_size)
+
+
+def test_a_leap_too_far_is_found(landed: BucketLanding, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = landed.store
+    monkeypatch.setattr(stores, "open_objects", lambda _: Lying(store))
+    assert find_missing(landed, range(10))
+
+
+def test_a_folder_that_cannot_be_listed_is_the_only_one(landed: BucketLanding, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, there = landed.store, list_all(landed)
+    monkeypatch.setattr(stores, "open_objects", lambda _: Lying(store, "b/"))
+    found = dict(landed.list_rested(dict.fromkeys(there, frozenset[str]()), 0.0, 0.0))
+    assert isinstance(found.pop("b"), OSError)
+    assert {f: [file.path for file in files] for f, files in found.items() if not isinstance(files, OSError)} == {
+        f: paths for f, paths in there.items() if f != "b"
+    }
+
+
+def test_many_folders_cost_as_many_lists_as_their_objects_have_pages(bucket: str, bucket_server: BucketServer) -> None:
+    landing = BucketLanding(bucket)
+    for number in range(60):
+        landing.store.put(f"{number:02}/x", b"1")
+    folders = [f"{number:02}" for number in range(60)]
+    for asked in (folders, folders[3:], folders[::7], folders[:1]):
+        before = bucket_server.count_requests()
+        assert all(len(files) == 1 for _, files in landing.list_rested(dict.fromkeys(asked, frozenset()), 0.0, 0.0))
+        assert bucket_server.count_requests() - before == 1
