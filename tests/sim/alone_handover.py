@@ -8,7 +8,6 @@ from collections import Counter
 
 from rota.coordination import overrides
 from rota.core.protocols.known_protocols import ASSIGNED
-from rota.ids import key_of, pipeline_of
 from simulator.alone_checker import AloneChecker
 from simulator.parts import SHIPPED, Parts
 from simulator.timeline import Life
@@ -37,7 +36,6 @@ class AloneHandOver(HandOver):
         options = {"slices": "sticky"} if protocol == "ordinal" else {}
         self.reader.found(protocol=protocol, options=options)
         assert self.reader.meta().protocol != ASSIGNED
-        self.reader.grow(pipeline_of(PARTITIONS[0]), [key_of(p) for p in PARTITIONS])
 
     def _controller(self) -> Life:
         """People: they pin a partition to some worker and take the pin back later."""

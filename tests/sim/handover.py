@@ -1,4 +1,5 @@
-"""The hand-over in virtual time: the shipped agents and runs, a restless controller, a launcher, and faults between steps.
+"""The hand-over in virtual time: the shipped agents and runs, launched by the shipped `find_work`; a restless mind, whose
+targets the shipped `publish` makes current; and faults between steps.
 
 One seed, one history. `HandOver(seed, faults=True).play()` returns the world; `checker.found` must be empty.
 `python -m tests.sim.handover SEED [--no-faults]` plays one again and prints what happened; with FIRST LAST many.
@@ -12,23 +13,26 @@ from random import Random
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.memory import MemoryStore
-from rota.coordination.parking import is_waiting
-from rota.coordination.records import Head, Own, Slot, Slots, encode
-from rota.coordination.store import Create, Set
+from rota.coordination.publication import Publication, publish, take_control
+from rota.coordination.records import Own, encode
+from rota.coordination.store import Create
 from rota.core import Worker
 from rota.errors import Conflict, RotaError
+from rota.ids import key_of, pipeline_of
 from rota.ledger.values import Ranges
 from rota.run.consume import DroppedPartition
 from rota.run.serve import Terms
+from rota.run.work import find_work
+from simulator.controller import Died, MortalStore
 from simulator.parts import SHIPPED, Parts
 from simulator.run import PIPELINE, Event, RunProcess
 from simulator.stage import Stage
-from simulator.timeline import Life, Process
+from simulator.timeline import Life, Process, steps, wait
 from simulator.worker import WorkerProcess
 from simulator.world import Timing
 from tests.sim.handover_faults import Faults
 from tests.sim.replaying import ReplayProcess
-from tests.sim.rest import find_unread, list_unsettled
+from tests.sim.rest import list_unsettled
 
 TIMING = Timing(session=4.0, max_shutdown=12.0)
 LASTING = Terms(linger=2.0, max_run=15.0)
@@ -85,6 +89,7 @@ class HandOver(Stage):
         self.launched: dict[str, str] = {}  # run -> its incarnation
         self.struck: dict[Process, tuple[str, MemoryStore, WorkerProcess | RunProcess | ReplayProcess]] = {}
         self.reader.found()
+        self.reader.grow(pipeline_of(PARTITIONS[0]), [key_of(p) for p in PARTITIONS])
         self.reader.store.multi([Create(self.reader.paths.own(p), encode(Own())) for p in PARTITIONS])
         self.rates = {p: self.rng.uniform(0.3, 2.0) for p in PARTITIONS}
         self.numbers = self._refused = 0
@@ -230,18 +235,13 @@ class HandOver(Stage):
             yield TIMING.session
 
     def _launcher(self) -> Life:
-        """The backlog: one run for each live incarnation with lag and without an unfinished run."""
+        """As Dagster's sensor: the shipped `find_work`, one run at a time for an incarnation."""
         while True:
             yield 0.5
-            live, targets = self.reader.newest(self.reader.live()), self.reader.targets()[1]
-            parked = {p for p, one in self.reader.parked().items() if is_waiting(one.record, self.now)}
             busy = {who.incarnation for _, _, who in self._alive() if isinstance(who, RunProcess)}
-            for worker, view in live.items():
-                named = targets[worker].partitions if worker in targets else frozenset()
-                mine = (p for p in sorted(named - parked) if self.truth.owner.get(p) == view.incarnation)
-                wanted = tuple(p for p in mine if find_unread(self, p))
-                if wanted and view.incarnation not in busy:
-                    self._launch(Launch(f"r{self._number()}", view.incarnation, wanted))
+            for work in find_work(self.reader, self.pipeline, self.source):
+                if work.incarnation not in busy:
+                    self._launch(Launch(f"r{self._number()}", work.incarnation, tuple(work.lags)))
 
     def _number(self) -> int:
         self.numbers += 1
@@ -286,47 +286,50 @@ class HandOver(Stage):
         self.timeline.begin(one.process)
 
     def _controller(self) -> Life:
-        """Places every partition on a live worker that stays; now and then it changes its mind."""
-        tree = GroupState(self.server.connect(), self.group)
-        placed: dict[str, str] = {}
-        while True:
-            yield 0.4
-            there = [w for w, v in tree.newest(tree.live()).items() if v.record is not None and not v.record.leaving]
-            wanted = {p: w for p, w in placed.items() if w in there}
-            for p in PARTITIONS:
-                restless = self.now < self.churn and self.rng.random() < self.restless
-                counts = Counter(w for other, w in wanted.items() if other != p)
-                room = [w for w in there if counts[w] < CAP]
-                if room and restless:
-                    wanted[p] = self.rng.choice(room)
-                elif room and p not in wanted:
-                    wanted[p] = min(room, key=lambda w: (counts[w], self.rng.random()))
-            if wanted != placed:
-                dies = self.now < self.churn and self.rng.random() < 5 * self.rate  # between two of its writes
-                for pause in self._publish(tree, wanted):
-                    if dies and self.rng.random() < 0.5:
-                        self.tell("the controller dies in the middle")
-                        placed = {}
-                        break
-                    yield pause
-                else:
-                    placed = wanted
+        """Places every partition on a live worker that stays, and now and then changes its mind. The shipped `publish` makes
+        that current; now and then its process dies between two of its writes, and another takes over."""
+        return steps(self._control)
 
-    def _publish(self, tree: GroupState, wanted: Mapping[str, str]) -> Life:
-        head, slots = tree.head(), tree.assigns()
-        epoch = 1 + max([head.record.epoch, *(r.record.newest for r in slots.values())])
-        for worker in sorted({*slots, *wanted.values()}):
-            names = frozenset(p for p, w in wanted.items() if w == worker)
-            there, path = slots.get(worker), tree.paths.assign(worker)
-            old = there.record.effective(head.record.epoch) if there else None
-            pending = there is not None and there.record.newest > head.record.epoch  # by a controller that died
-            if old is not None and old.partitions == names and not pending:
+    def _control(self) -> None:
+        placed: dict[str, str] = {}
+        store = self._connect_controller()
+        while True:
+            wait(0.4)
+            tree = GroupState(store, self.group)
+            wanted = self._choose(placed)
+            if wanted == placed:
                 continue
-            record = encode(Slots(slots=(*([old] if old else []), Slot(epoch=epoch, partitions=names))))
-            tree.store.multi([Set(path, record, there.version) if there else Create(path, record)])
-            yield self.late("")
-        tree.store.multi([Set(tree.paths.head, encode(Head(epoch=epoch)), head.version)])
-        self.tell(f"epoch {epoch}: {' '.join(f'{p}:{w}' for p, w in sorted(wanted.items()))}")
+            if self.now < self.churn and self.rng.random() < 5 * self.rate:
+                store.left = self.rng.randrange(1, 4)
+            targets = {w: frozenset(p for p, other in wanted.items() if other == w) for w in set(wanted.values())}
+            publication = Publication(targets, members=tuple(one.incarnation for one in self.reader.live()))
+            try:
+                epoch = publish(tree, take_control(tree), publication).epoch
+            except Died:
+                self.tell("the controller dies in the middle")
+                placed, store = {}, self._connect_controller()
+            else:
+                store.left, placed = None, wanted
+                self.tell(f"epoch {epoch}: {' '.join(f'{p}:{w}' for p, w in sorted(wanted.items()))}")
+
+    def _connect_controller(self) -> MortalStore:
+        """It asks so often that its answers come sooner: else it would change its mind too seldom."""
+        return MortalStore(self.server, lambda: wait(self.late("") / 5))
+
+    def _choose(self, placed: Mapping[str, str]) -> dict[str, str]:
+        """Who is to have each partition, given who has it."""
+        live = self.reader.newest(self.reader.live())
+        there = [w for w, v in live.items() if v.record is not None and not v.record.leaving]
+        wanted = {p: w for p, w in placed.items() if w in there}
+        for p in PARTITIONS:
+            restless = self.now < self.churn and self.rng.random() < self.restless
+            counts = Counter(w for other, w in wanted.items() if other != p)
+            room = [w for w in there if counts[w] < CAP]
+            if room and restless:
+                wanted[p] = self.rng.choice(room)
+            elif room and p not in wanted:
+                wanted[p] = min(room, key=lambda w: (counts[w], self.rng.random()))
+        return wanted
 
     def repro(self) -> str:
         """What went wrong, and the one line that plays it again."""
