@@ -72,8 +72,8 @@ def check_place(file: "Path | None") -> None:
 
 
 def load_catalog() -> "Catalog":
-    """Loads the pipelines of ROTA_PIPELINES, without what their files declare for Dagster. Raises ConfigError."""
-    from rota.cli.standin import load_plainly
+    """Loads the pipelines of ROTA_PIPELINES. Raises ConfigError."""
+    from rota.catalog import load
     from rota.settings import Settings
 
     folder = Settings.from_environment().pipelines
@@ -81,7 +81,7 @@ def load_catalog() -> "Catalog":
         if spared := NO_PANDAS in sys.meta_path:
             sys.meta_path.remove(NO_PANDAS)  # a file may want it
         try:
-            return load_plainly(folder)
+            return load(folder)
         finally:
             if spared:
                 sys.meta_path.insert(0, NO_PANDAS)
