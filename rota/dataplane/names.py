@@ -3,7 +3,7 @@
 Laws:
 1. `folder(key(name)) == name` for the name of every folder that can be a partition, and two names never share a key.
 2. `key(folder(key)) == key`, and the folder lies in the landing folder itself. Keys come from ZooKeeper: one that would lead
-   elsewhere (`..%2Fsecret`), or to what hides behind `_` or `.`, is refused, whoever wrote it.
+   elsewhere (`..%2Fsecret`), or to what is hidden, is refused, whoever wrote it.
 3. `partition(split(id)) == id`. Spark unescapes what it finds in a folder's name and reads names in its machine's
    character set, and no name may be longer than 255 bytes: so an id stands there as hex.
 4. Of the name `link(id)` Spark's reader makes the id itself, for a whole file at once: what is hex it would have to turn
@@ -19,9 +19,14 @@ from urllib.parse import quote
 from rota.errors import ConfigError
 from rota.ids import escape, unescape
 
-HIDDEN = ("_", ".")  # what a landing folder leaves out begins so
 GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
 LONGEST = 240  # characters of a name, and `_partition=` before it
+
+
+def is_hidden(name: str) -> bool:
+    """Whether a landing folder leaves out what is called so, as Spark does: Hadoop's copies end in `._COPYING_` until they
+    are whole, and then get their name."""
+    return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
 def key(folder: str) -> str:
@@ -36,7 +41,7 @@ def folder(of: str) -> str:
         name = unescape(of)
     except ConfigError:
         name = ""
-    if not name or name.startswith(HIDDEN) or "/" in name or "\0" in name:
+    if not name or is_hidden(name) or "/" in name or "\0" in name:
         raise OSError(
             errno.EINVAL, "no folder has this key; rota forget --pipeline drops it, what landed is found again", of
         )

@@ -11,6 +11,7 @@ Laws:
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from weakref import ref
@@ -22,6 +23,7 @@ from rota.ledger.delta_commits import Said
 from rota.stores import describe_client, do_each
 
 MOST = 600  # commits of a table that are kept: more than a check reads back
+TABLES = 300  # of which a handle is kept: three a pipeline
 
 
 class LogInBucket(Protocol):
@@ -99,6 +101,7 @@ class Kept:
 
 KEPT: dict[tuple[object, ...], Kept] = {}  # by location, and by what a client is made of
 NEWEST: dict[tuple[object, ...], int] = {}  # the newest version of a table that this process has seen
+K = TypeVar("K")
 V = TypeVar("V")
 
 
@@ -127,6 +130,7 @@ def open_kept(log: LogInBucket, make: Callable[[DeltaTable, Past], V], load: Cal
     version, number = make(handle, past), handle.version()
     if number in before:
         KEPT[key] = Kept(handle, number, before[number], past, ref(version))
+        drop_oldest(KEPT, TABLES)
     return version
 
 
@@ -142,13 +146,22 @@ def find_newest(log: LogInBucket) -> tuple[int, str] | None:
         newest = max(commits.items())
         commits, more = log.list_page(newest[0]) if more else ({}, False)
     if newest:
+        NEWEST.pop(key, None)
         NEWEST[key] = newest[0]
+        drop_oldest(NEWEST, TABLES)
     return newest
 
 
 def list_tags(log: LogInBucket, after: int) -> Mapping[int, str]:
     """Version -> ETag of the first commits that come after this version: one request. Raises EnvironmentFailed."""
     return log.list_page(after)[0]
+
+
+def drop_oldest(kept: dict[K, Any], most: int) -> None:
+    """Leaves the `most` that were put there last. Threads may do it at once."""
+    while len(kept) > most:
+        with suppress(RuntimeError, StopIteration):  # another one puts or drops
+            kept.pop(next(iter(kept)), None)
 
 
 def _identify(log: LogInBucket) -> tuple[object, ...]:

@@ -94,6 +94,7 @@ def find_program() -> str:
 def serve_buckets(folder: Path, *more: str) -> Iterator[BucketServer]:
     """A server over the folder, with `more` options of its program. Raises ConfigError without the program, and
     EnvironmentFailed."""
+    folder = folder.resolve()  # the program goes into its data, and opens the log from there
     port, data, log = free_port(), folder / "data", folder / "requests.log"
     root = ["--access", CREDENTIALS["AWS_ACCESS_KEY_ID"], "--secret", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]]
     command = [find_program(), "--port", f"127.0.0.1:{port}", *root, "--quiet", "--access-log", str(log), *more]

@@ -47,6 +47,11 @@ PYTHON = """[PYTHON_EXCEPTION] An exception was thrown
 ValueError: no antidote
  SQLSTATE: 38000
 """
+GRPC = """<_MultiThreadedRendezvous of RPC that terminated with:
+\tstatus = StatusCode.UNAVAILABLE
+\tdetails = "Socket closed"
+\tdebug_error_string = "UNAVAILABLE:Error received from peer"
+>"""
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["as it is", "silently"])
@@ -101,6 +106,8 @@ def test_a_schema_that_spark_cannot_read_is_told_before_any_run(endpoint: str) -
         (JAVA, "IOException: No space left on device"),
         (PYTHON, "ValueError: no antidote"),
         ("something else\nmore", "Exception: something else"),
+        (GRPC, "Exception: Socket closed"),
+        (GRPC.replace("Socket closed", ""), "Exception: StatusCode.UNAVAILABLE"),
     ],
 )
 def test_the_innermost_cause_is_told(text: str, said: str) -> None:

@@ -120,6 +120,14 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
     assert not any(file.kept for file in file_index.READ[index.location].files.values())
 
 
+def test_a_process_keeps_the_indexes_that_it_read_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_index, "INDEXES", 2)
+    indexes = [fill_index(tmp_path / name, 3) for name in "abc"]
+    for _ in range(2):
+        assert [index.given(PARTITIONS) for index in indexes] == [dict.fromkeys(PARTITIONS, 3)] * 3
+        assert list(file_index.READ) == [index.location for index in indexes[1:]]
+
+
 def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index, held, real = fill_index(tmp_path), list[int](), file_index.name_files
 

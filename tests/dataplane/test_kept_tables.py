@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,7 +14,7 @@ from rota.errors import EnvironmentFailed
 from rota.ledger import kept_tables, packing, past
 from rota.ledger.change import read_back
 from rota.ledger.delta_log import DeltaLog, DeltaVersion
-from rota.ledger.kept_tables import KEPT, list_tags
+from rota.ledger.kept_tables import KEPT, drop_oldest, list_tags
 from rota.ledger.port import Draft, Moved
 from rota.ledger.schema import FIRST
 from rota.local.bucket import BucketServer
@@ -192,6 +193,44 @@ def test_what_is_kept_says_what_a_table_that_is_opened_anew_does(
 
 def column(name: str) -> str:
     return FIRST.replace('"_partition"', f'"{name}"').replace('"_offset"', f'"{name}{name}"')
+
+
+def test_of_many_tables_those_are_kept_that_were_opened_last(
+    bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that goes on for months opens any number of tables."""
+    monkeypatch.setattr(kept_tables, "TABLES", 2)
+    monkeypatch.setattr(kept_tables, "NEWEST", {})
+    logs = [DeltaLog(f"{bucket}/{number}") for number in range(3)]
+    for number, one in enumerate(logs):
+        one.create(FIRST)
+        append(one, sets={"a": number})
+
+    def count(number: int) -> int:
+        before = bucket_server.count_requests()
+        assert open_log(logs[number]).transaction("a") == number
+        return bucket_server.count_requests() - before
+
+    for number in (2, 0):
+        count(number)
+    assert [count(0), count(2), count(0)] == [1, 1, 1]
+    assert [one[0] for one in KEPT] == [one[0] for one in kept_tables.NEWEST] == [logs[2].location, logs[0].location]
+    assert count(1) > 1
+    assert (count(1), count(0)) == (1, 1)
+    assert count(2) > 1
+
+
+def test_many_threads_drop_what_is_too_much_at_once() -> None:
+    kept = dict[int, None]()
+
+    def put(first: int) -> None:
+        for number in range(first, first + 3000):
+            kept[number] = None
+            drop_oldest(kept, 10)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(put, range(0, 80_000, 10_000)))
+    assert len(kept) == 10
 
 
 def test_a_look_that_fails_keeps_nothing(

@@ -130,6 +130,20 @@ def test_a_replay_takes_what_is_there_now(format: str, landed: World) -> None:
     assert not landed.ports.source.find_broken({"p:a": (0, 2)}), "it is what the offset means from now on"
 
 
+def test_what_hadoop_still_copies_waits_until_it_has_its_name(landed: World) -> None:
+    """Spark reads nothing under the name that it has meanwhile."""
+    landed.give("a")
+    landed.rows("a", "0", 3)
+    landed.put("a/1.json._COPYING_", encode("json", range(4)))
+    landed.until_idle("a")
+    assert damage(landed.table / "main", {"p:a": {0: 3}}) == NO_DAMAGE
+    landed.delete("a/1.json._COPYING_")
+    landed.put("a/1.json", encode("json", range(4)))
+    landed.until_idle("a")
+    assert damage(landed.table / "main", {"p:a": {0: 3, 1: 4}}) == NO_DAMAGE
+    assert not landed.ports.source.list_ignored()
+
+
 def test_no_credential_is_in_a_plan(landed: World) -> None:
     landed.give("a")
     landed.rows("a", "0", 3)

@@ -106,3 +106,11 @@ def test_a_client_is_another_one_where_the_environment_says_another_store(
         seen.append({name: look() for name, look in see.items()})
     said = [{"objects": f"{n}".encode(), "files": f"{n}".encode(), "table": n} for n in (1, 2, 1)]
     assert seen == said
+
+
+def test_a_server_is_there_over_a_folder_beside_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make demo STORE=s3` names its state folder so."""
+    monkeypatch.chdir(tmp_path)
+    with serve_buckets(Path("state")) as server:
+        assert not list(server.open(f"s3://{server.make_bucket()}").get_file_info(fs.FileSelector("")))
+        assert server.count_requests() > 0

@@ -8,7 +8,7 @@ the newest name that is known would leave out for ever what came late with an ea
 folder, and leaps over those that nobody asked for: so a look takes no more lists than there are folders, and far fewer where
 they hold little.
 
-Law: what begins with `_` or `.`, also a part of a key, is hidden; a key that ends in a slash and has no bytes is what shows
+Law: a key with a part that is hidden (`is_hidden`) is hidden; a key that ends in a slash and has no bytes is what shows
 a folder. Any other that is not read has a reason. Of a prefix with a key that obstore refuses to list, Arrow lists the
 names, and each new object is asked for its ETag.
 """
@@ -30,6 +30,7 @@ from rota.dataplane.files.bucket_object import BucketObject, Odd, as_os_errors
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import Rested
 from rota.dataplane.files.listed import Listed
+from rota.dataplane.names import is_hidden
 from rota.errors import ConfigError, EnvironmentFailed, printable
 from rota.ledger.values import Ranges
 
@@ -303,4 +304,4 @@ def _share(known: Mapping[str, frozenset[str]]) -> Iterator[list[str]]:
 
 
 def _is_hidden(path: str) -> bool:
-    return any(part.startswith(listing.HIDDEN) for part in path.split("/"))
+    return any(map(is_hidden, path.split("/")))

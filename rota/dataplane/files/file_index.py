@@ -37,6 +37,7 @@ from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
 from rota.ledger.change import commit_change
 from rota.ledger.delta_log import DeltaLog
+from rota.ledger.kept_tables import drop_oldest
 from rota.ledger.port import Draft, Moved, Version
 from rota.ledger.values import DataFile, Ranges
 
@@ -45,6 +46,7 @@ RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which some are put together
 LARGE = 100_000  # rows of a file of the index that is left as it is
 ALL = 2**62
+INDEXES = 300  # that a process keeps
 Rewritten = tuple[dict[str, int], tuple[DataFile, ...]]  # what to remove (path -> bytes), and the files in its place
 New = Callable[
     [Mapping[str, frozenset[str]]], Mapping[str, "list[LandedFile]"]
@@ -227,7 +229,8 @@ class FileIndex:
 
     def _read_files(self, table: Version | None) -> list[IndexFile]:
         """The files of the index at this version, and what each spans."""
-        known = READ[self.location].files if self.location in READ else {}
+        last = READ.get(self.location)
+        known = last.files if last else {}
         version = table.number if table else -1
         stamp = self.log.stamp(version)
         names = table.files()["path"].to_pylist() if table else []
@@ -237,7 +240,9 @@ class FileIndex:
             }
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.location, f"cannot be read ({error})") from error
+        READ.pop(self.location, None)
         READ[self.location] = ReadIndex(version, stamp, found)
+        drop_oldest(READ, INDEXES)
         return list(found.values())
 
     def _count_files(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """What lies in a landing folder: regular files in partition folders below its root, and everything else.
 
-Law: every name below the root is read one day, or is hidden (it begins with `_` or `.`), or has a reason why it is left out.
+Law: every name below the root is read one day, or is hidden (`is_hidden`), or has a reason why it is left out.
 A link is left out, whatever it points to: nothing outside the root is ever read. A pipe or a device is never opened.
 """
 
@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from rota.dataplane.files.file_index import LandedFile
+from rota.dataplane.names import is_hidden
 from rota.errors import printable
 
-HIDDEN = ("_", ".")
 LAST = 2**63 - 1  # ns since 1970
 ASIDE = "it lies in no partition's folder; move it into one"
 LINK = "it is a link; land the file itself"
@@ -108,7 +108,7 @@ def _walk(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], str]
 
 
 def _shown(folder: Path) -> "Iterator[os.DirEntry[str]]":
-    return (entry for entry in os.scandir(folder) if not entry.name.startswith(HIDDEN))
+    return (entry for entry in os.scandir(folder) if not is_hidden(entry.name))
 
 
 def _reason(entry: "os.DirEntry[str]", path: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.token import NAME, add_token
-from rota.dataplane.spark.words import TOKEN
+from rota.dataplane.spark.words import RPC, TOKEN
 from rota.errors import EnvironmentFailed
 from rota.record import OFFSET, PARTITION
 
@@ -141,6 +141,8 @@ def send_by_value(module: ModuleType) -> None:
 
 
 def take_first_line(error: BaseException) -> str:
-    """What an error of Spark says, without its stack."""
+    """What an error of Spark says, without its stack; of gRPC's its details, or its status."""
     text = str(error).strip() or type(error).__name__
+    if said := RPC.search(text):
+        text = said[2] or said[1]
     return text.splitlines()[0][:300]

@@ -33,5 +33,7 @@ ANALYSIS = ("AnalysisException", "ParseException")  # before any row is read: no
 WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
 # Not seen, a task that cannot be ended holds its slot until Spark ends.
 STUCK = re.compile(r"Killed task \S+ could not be stopped within .*")
+# Not seen, a dead Spark is told as the object of gRPC that said so.
+RPC = re.compile(r'of RPC that terminated with:\s+status = (\S+)\s+details = "(.*?)"?$', re.M)
 # Not seen, a wrong token is told in Spark's own words, without what to set.
 TOKEN = "authentication token"

@@ -12,8 +12,10 @@ import pyspark
 import pytest
 from pyspark import errors
 
+from rota.dataplane.spark.session import take_first_line
 from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, STUCK, TOKEN, WRAPPED
 from rota.ledger.delta_features import CHANGED, UNKNOWN, UNREAD
+from rota.machine import free_port
 
 SPARK = Path(pyspark.__file__).parent
 CLASSES = "org/apache/spark"
@@ -76,6 +78,12 @@ def test_pyspark_has_these_errors() -> None:
 )
 def test_grpc_names_its_codes_so(code: grpc.StatusCode) -> None:
     assert ENVIRONMENT.search(f"status = {code}")
+
+
+def test_grpc_says_so_what_happened() -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{free_port()}") as channel, pytest.raises(grpc.RpcError) as told:
+        channel.unary_unary("/nobody/answers")(b"")
+    assert take_first_line(told.value).startswith("failed to connect to all addresses")
 
 
 @pytest.mark.parametrize(
