@@ -22,7 +22,7 @@ FACE = "face/"  # one ZooKeeper and one Spark for all
 # And one `dagster dev`: a second process would start its own. These take as long as the others of the face.
 LINE = tuple(f"face/test_{name}.py" for name in ("alone", "clicks", "hour", "lasting", "line", "page"))
 # Each starts all of it: one at a time.
-DEMO = ("demo/test_end_to_end.py", "demo/test_up.py", "face/test_situations.py")
+DEMO = ("demo/test_end_to_end.py", "demo/test_from_a_topic.py", "demo/test_up.py", "face/test_situations.py")
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 KAFKA = "dataplane/kafka/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all

@@ -72,8 +72,9 @@ class KafkaBroker:
         }
         self.file = folder / "server.properties"
         self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        cluster = f"--cluster-id={self.cluster}"  # one word: an id may begin with a dash
         said = subprocess.run(
-            [*_java(), "kafka.tools.StorageTool", "format", "-t", self.cluster, "-c", str(self.file), *formatted],
+            [*_java(), "kafka.tools.StorageTool", "format", cluster, "-c", str(self.file), *formatted],
             capture_output=True, text=True, timeout=STARTING, check=False,
         )  # fmt: skip
         if said.returncode:

@@ -86,6 +86,8 @@ def read(
         {
             "group.id": "rota",
             "queued.max.messages.kbytes": max(1, ROOM >> 10),
+            "queued.min.messages": 1_000_000,  # the bound is `ROOM`
+            "fetch.queue.backoff.ms": 1,  # by default nothing is fetched for a second after `ROOM` was full
             "check.crcs": True,
             "log_level": 0,
             **client,
@@ -120,14 +122,13 @@ def read(
                     said.append(error)
                 else:
                     raise ConnectionError(f"Connection reset: {ids[one.partition()]}: {error.str()}")
-            numbers = [one.partition() for one in found]
-            offsets = [one.offset() for one in found]
-            done = {n for n, offset in zip(numbers, offsets, strict=True) if offset >= ends[n] - 1}
+            last = {one.partition(): one.offset() for one in found}  # of each: they come in their order
+            done = {n for n, offset in last.items() if offset >= ends[n] - 1}
             if done & left:
                 consumer.pause([TopicPartition(topic, n) for n in done & left])
                 left -= done
-            kept = [m for m, n, at in zip(found, numbers, offsets, strict=True) if at < ends[n]] if done else found
-            kept = kept if absent else [m for m in kept if m.value() is not None]
+            kept = [one for one in found if one.offset() < ends[one.partition()]] if done else found
+            kept = kept if absent else [one for one in kept if one.value() is not None]
             if kept:
                 yield make_batch(kept, ids, beside)
             if found:  # a Message's length is its value's
