@@ -11,9 +11,10 @@ group, each of which writes Delta. See `kafka_peers`. Printed for each:
 - freshness: from a record's timestamp to the commit that holds it, of 20 records a second for `--seconds`;
 - what a partition that moves costs: a third worker or member joins; the longest that a record of one that moved waited;
 - kill -9: the seconds until somebody commits for what the dead one had. A query has no other: it is started again at once;
-- rows that are in the table more than once at the end.
+- records that are in the table never, and rows that are there again, at the end: by the rows of its files.
 
-`--readers` measures the reading alone: rota's reader and Spark's connector in one session, to a sink that drops all.
+With `--write` the table goes into the page of results. `--readers` measures the reading alone: rota's reader and Spark's
+connector in one session, to a sink that drops all.
 """
 
 import argparse
@@ -25,14 +26,20 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
 from benchmarks import kafka_readers
+from benchmarks.costs import describe_machine, format_table
 from benchmarks.kafka_peers import make_table
+from benchmarks.pages import write_section
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.demo import deltalog
@@ -43,7 +50,8 @@ from rota.local.storage import open_below
 
 PARTITIONS, TOPIC, RATE = 16, "flood", 20.0  # records a second of the trickle
 SESSION = "4"  # seconds of a worker's session
-LONG = 900.0  # seconds that anything may take
+LONG = 300.0  # seconds that anything may take
+STREAMING = "Structured Streaming, Spark's connector"
 PIPELINE = """
 from rota import Pipeline, delta
 from rota.kafka import kafka
@@ -64,11 +72,11 @@ class Commit:
 
 @dataclass(slots=True)
 class Measured:
-    """The commits of a system so far, and what its records came to. `add` starts one more member, `kill` ends one."""
+    """The commits of a system so far. `add` starts one more member, `kill` ends one; `list_files` are those of its table."""
 
     add: Callable[[str], None]
     kill: Callable[[str], None]
-    count_twice: Callable[[], int]
+    list_files: Callable[[], Iterable[str]]
     commits: list[Commit] = field(default_factory=list)
     up: float = 0.0
 
@@ -114,28 +122,14 @@ def run_peer(kind: str, broker: KafkaBroker, folder: Path, members: int) -> Iter
         if kind == "streaming":
             add(name)
 
-    def count_twice() -> int:
-        import pyarrow.parquet as pq
-        from deltalake import DeltaTable
+    def list_files() -> Iterable[str]:
+        if kind == "loop":
+            return DeltaTable(str(folder / "loop")).file_uris()
+        said = (folder / "stream/_spark_metadata").glob("[0-9]*")
+        lines = (json.loads(line) for log in said for line in log.open() if line[0] == "{")
+        return {one["path"].removeprefix("file://") for one in lines}
 
-        if kind == "streaming":
-            said = (
-                json.loads(line)
-                for log in (folder / "stream/_spark_metadata").glob("[0-9]*")
-                for line in log.open()
-                if line[0] == "{"
-            )
-            files = {one["path"].removeprefix("file://") for one in said}
-            tables = [pq.read_table(f, columns=["partition", "offset"]) for f in files]
-        else:
-            tables = [
-                pq.ParquetFile(f).read(columns=["_partition", "_offset"])
-                for f in DeltaTable(str(folder / "loop")).file_uris()
-            ]
-        rows = sum(one.num_rows for one in tables)
-        return rows - len({pair for one in tables for pair in zip(*(c.to_pylist() for c in one.columns), strict=True)})
-
-    measured = Measured(add, kill, count_twice)
+    measured = Measured(add, kill, list_files)
     if kind == "loop":
         make_table(str(folder / kind))
     try:
@@ -161,11 +155,12 @@ def run_rota(broker: KafkaBroker, folder: Path, members: int) -> Iterator[Measur
         hosts = stack.start_zookeeper()
         main = open_below(stack.open_tables("flood"), "main")
 
-        def count_twice() -> int:
-            log = deltalog.read(main)
-            return sum(rows or 0 for rows in log.files.values()) - sum(measured.find_ends().values())
-
-        measured = Measured(lambda name: stack.start_worker(name) and None, stack.kill, count_twice)
+        table = folder / "state" / "tables" / "flood" / "main"
+        measured = Measured(
+            lambda name: stack.start_worker(name) and None,
+            stack.kill,
+            lambda: [str(table / name) for name in deltalog.read(main).files],
+        )
         for number in range(members):
             measured.add(f"w{number + 1}")
         stack.start_dagster(3000)
@@ -194,8 +189,9 @@ def run_rota(broker: KafkaBroker, folder: Path, members: int) -> Iterator[Measur
 
 
 def wait_for(true: Callable[[], object], what: str) -> None:
-    """Returns once `true()` is. Raises SystemExit."""
+    """Says what, and returns once `true()` is. Raises SystemExit."""
     deadline = time.monotonic() + LONG
+    say(f"waits for {what}")
     while not true():
         if time.monotonic() > deadline:
             raise SystemExit(f"waited {LONG:g} s for {what}")
@@ -238,8 +234,16 @@ class Feed:
         return waits
 
 
-def measure(measured: Measured, broker: KafkaBroker, records: int, seconds: float, alone: bool) -> str:
-    """All phases of one system; its row."""
+def count_wrong(files: Iterable[str], given: int) -> tuple[int, int]:
+    """Records that no row has, of so many given, and rows too many, by the partition and the offset of each row."""
+    rows = pa.concat_tables(pq.ParquetFile(file).read() for file in files)
+    place = [name for name in rows.column_names if name.lstrip("_") in ("partition", "offset")]
+    found = rows.select(place).group_by(place).aggregate([]).num_rows
+    return given - found, rows.num_rows - found
+
+
+def measure(measured: Measured, broker: KafkaBroker, records: int, seconds: float, alone: bool) -> list[str]:
+    """All phases of one system; its row, but for its name."""
     total, feed = dict.fromkeys(range(PARTITIONS), records // PARTITIONS), Feed(broker)
 
     def caught_up() -> bool:
@@ -274,56 +278,60 @@ def measure(measured: Measured, broker: KafkaBroker, records: int, seconds: floa
     killed = min(one.at for one in measured.commits if one.at > at and had & one.ends.keys()) - at
     feeding.join()
     wait_for(caught_up, "the last records")
-    return f"{rate:,.0f} | {fresh[9]:.1f} / {fresh[18]:.1f} s | {moved} | {killed:.1f} s | {measured.count_twice()}"
+    lost, twice = count_wrong(measured.list_files(), records + len(feed.stamps))
+    freshness = f"{fresh[9]:.1f} / {fresh[18]:.1f} s"
+    return [f"{rate:,.0f}", freshness, moved, f"{killed:.1f} s", f"{lost:,}", f"{twice:,}", f"{os.getloadavg()[0]:.1f}"]
+
+
+HEAD = [
+    "", "records/s", "freshness p50 / p95", "a partition that moved", "kill -9 to the next commit", "records lost",
+    "rows twice", "load",
+]  # fmt: skip
 
 
 def main() -> None:
     """Prints a row for each system."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--records", type=int, default=5_000_000)
-    words.add_argument("--seconds", type=float, default=60.0, help="of the trickle")
+    words.add_argument("--seconds", type=float, default=30.0, help="of the trickle")
     words.add_argument("--readers", action="store_true", help="the readers alone")
+    words.add_argument("--write", action="store_true")
     told = words.parse_args()
     records = told.records // PARTITIONS * PARTITIONS
-    systems: dict[str, Callable[[KafkaBroker, Path], object]] = {
+    systems: dict[str, Callable[[KafkaBroker, Path], AbstractContextManager[Measured]]] = {
         "rota, 2 workers": lambda broker, folder: run_rota(broker, folder, 2),
-        "Structured Streaming, Spark's connector": lambda broker, folder: run_peer("streaming", broker, folder, 1),
+        STREAMING: lambda broker, folder: run_peer("streaming", broker, folder, 1),
         "a loop of 2 processes": lambda broker, folder: run_peer("loop", broker, folder, 2),
     }
+    rows = []
     with tempfile.TemporaryDirectory(prefix="rota-kafka-") as name:
         broker = KafkaBroker(Path(name, "broker"))
         try:
             if told.readers:
                 kafka_readers.measure(Path(name), broker, records)
                 return
-            say(
-                [
-                    "",
-                    "records/s",
-                    "freshness p50 / p95",
-                    "a partition that moved",
-                    "kill -9 to the next commit",
-                    "rows twice",
-                    "load",
-                ]
-            )
             for number, (system, run) in enumerate(systems.items()):
+                say(f"{system}: {records:,} records")
                 kafka_readers.fill(broker, TOPIC, records)
                 folder = Path(name, str(number))
                 folder.mkdir()
-                with run(broker, folder) as measured:  # type: ignore[attr-defined]
-                    row = measure(measured, broker, records, told.seconds, "Streaming" in system)
-                say([system, row, f"{os.getloadavg()[0]:.1f}"])
+                with run(broker, folder) as measured:
+                    rows.append([system, *measure(measured, broker, records, told.seconds, system == STREAMING)])
+                say(" | ".join(rows[-1]))
                 broker.admin.delete_topics([TOPIC])[TOPIC].result(60)
                 wait_for(lambda: TOPIC not in broker.admin.list_topics(timeout=5).topics, "the topic to go")
         finally:
             broker.stop()
+    said = f"{format_table(HEAD, rows)}\n\n{records:,} records; {describe_machine()}."
+    sys.stdout.write(f"{said}\n")
+    if told.write:
+        write_section(Path("docs/results.md"), "kafka", said)
 
 
-def say(cells: list[str]) -> None:
-    """A row of the table."""
-    sys.stdout.write(f"| {' | '.join(cells)} |\n")
-    sys.stdout.flush()
+def say(line: str) -> None:
+    """How far it is."""
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":
