@@ -1,6 +1,7 @@
 """The commands, one module for each. Law: `rota --help` imports nothing heavy, so a command imports inside its function."""
 
 import sys
+import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
@@ -70,6 +71,9 @@ def main() -> None:
     """The console script. An expected error is one red line and exit code 2; a traceback is a bug."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack the letters of a partition's id
+    warnings.filterwarnings(
+        "ignore", module=r"dagster\."
+    )  # what it thinks of a pipeline file's assets, its own log says
     if sys.argv[1:] and sys.argv[1] in SPARING:
         sys.meta_path.insert(0, NO_PANDAS)
     try:

@@ -178,6 +178,19 @@ def test_without_zookeeper_a_reader_says_so_in_one_line(tmp_path: Path) -> None:
     assert "rota up" in done.stderr
 
 
+def test_what_dagster_thinks_of_a_pipeline_files_assets_is_no_line_of_a_command(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from dagster import BackfillPolicy, asset\n"
+        "from rota import Pipeline, delta, files\n"
+        "pipeline = Pipeline(files('/nowhere', format='csv', schema='a int'), delta('/nowhere/table'))\n"
+        "asset(backfill_policy=BackfillPolicy.single_run())(lambda: None)  # in beta: it warns\n"
+    )
+    done = rota(
+        "replay", "mine:a", "--from", "0", "--to", "1", ROTA_PIPELINES=str(tmp_path), ROTA_ZOOKEEPER="127.0.0.1:1"
+    )
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
 def test_check_names_each_setting_its_origin_and_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "orders.py").write_text(
         "from rota import Pipeline, delta, files\n"

@@ -39,9 +39,11 @@ group = Group("many")
 alerts = make_alert_sensor(tell)
 """
 HURRIED = """
+import sys
 from rota.dagster.sensors import alerts as alarms, checks
 
-checks.TICK, checks.PAUSE, checks.LONGEST, alarms.TICK = 5, 8.0, 12.0, 10
+if "pytest" not in sys.modules:  # which loads this file, too, and has other tests
+    checks.TICK, checks.PAUSE, checks.LONGEST, alarms.TICK = 5, 8.0, 12.0, 10
 """  # looks come more often; how long a need may heal is as it is
 THREADS = 64  # there are many sensors: with fewer threads ticks wait for each other
 
