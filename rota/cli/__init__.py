@@ -71,9 +71,7 @@ def main() -> None:
     """The console script. An expected error is one red line and exit code 2; a traceback is a bug."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack the letters of a partition's id
-    warnings.filterwarnings(
-        "ignore", module=r"dagster\."
-    )  # what it thinks of a pipeline file's assets, its own log says
+    warnings.filterwarnings("ignore", module=r"dagster\.")  # of a pipeline file's assets: Dagster's own log says them
     if sys.argv[1:] and sys.argv[1] in SPARING:
         sys.meta_path.insert(0, NO_PANDAS)
     try:
