@@ -35,13 +35,13 @@ import psutil
 from rota import Pipeline, delta, files
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import claim_all
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.spark import session
 from rota.record import CORRUPT
 from rota.registry import open_ports, open_source
 from rota.run.consume import CommittedBatch, consume
+from simulator.memory_store import MemoryServer
 
 SCHEMA = "id long, key long, value double, device string"
 

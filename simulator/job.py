@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.errors import BadTransform
-from rota.ledger.memory_log import make_file
 from rota.ledger.values import Ranges
+from simulator.memory_log import make_file
 
 
 class TimedJob:

@@ -3,8 +3,8 @@ client of it whose every call lets the others go on first."""
 
 from collections.abc import Callable, Sequence
 
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.store import Check, Node, Op
+from simulator.memory_store import MemoryServer, MemoryStore
 
 QUIET = ("", "checkpoints", "load", "runs", "parked", "refused", "controller", "epochs")  # writes there wake no agent
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rota.ledger.memory_log import MemoryCommit, MemoryLog
+from simulator.memory_log import MemoryCommit, MemoryLog
 from simulator.truth import Changes
 
 TOKEN, OFFSET = "token", "offset"

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rota.coordination.memory import MemoryStore
 from rota.core.reconcile import Machine, assigned
-from rota.ledger.memory_log import MemoryLog
+from simulator.memory_log import MemoryLog
+from simulator.memory_store import MemoryStore
 from simulator.run import RunProcess
 from simulator.table import MemoryTable
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from random import Random
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryStore
 from rota.core import Policy, Worker
 from rota.dataplane.ports import Job, Ports
 from rota.errors import RotaError
@@ -17,6 +16,7 @@ from rota.ledger.values import Ranges
 from rota.run.serve import Terms
 from simulator.checker import Checker
 from simulator.journal import JournalServer
+from simulator.memory_store import MemoryStore
 from simulator.parts import Parts
 from simulator.run import PIPELINE, Event, RunProcess
 from simulator.source import MemorySource

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from rota.errors import Fenced
 from rota.ledger.ledger import Ledger
-from rota.ledger.memory_log import MemoryFiles, MemoryLog
 from rota.ledger.port import Version
 from rota.ledger.values import Batch, LogEntry, Position, TableClaim
+from simulator.memory_log import MemoryFiles, MemoryLog
 
 
 @dataclass(frozen=True)

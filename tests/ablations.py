@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from rota.coordination.checkpoint import Entry
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, Published, Term, publish
 from rota.coordination.records import Own, Slot, Slots, decode, encode
 from rota.coordination.store import Check, Node, Op, Set, Store
 from rota.coordination.views import Read
 from rota.core.reconcile import Event, Instruction, Looked, State, assigned
 from rota.errors import Conflict, Unknown
+from simulator.memory_store import MemoryStore
 
 Change = Callable[[Op, Sequence[Op]], Op | None]
 """An operation of a multi, and all of them -> what is sent in its place; None: nothing."""

@@ -1,5 +1,5 @@
-"""What the ledger asks of a table: of its log, and of its data files. `delta_log` and `memory_log` are such
-logs; each passes the suite `LogSuite` of the conformance tests.
+"""What the ledger asks of a table: of its log, and of its data files. `DeltaLog` is such a log, and so is the one in
+memory on which the simulator runs; both pass one suite, `LogSuite` of the conformance tests.
 
 A log is a row of numbered versions; each is made by one commit. A commit sets transactions (a name with a number), adds and
 removes files, and says something of itself.

@@ -2,11 +2,11 @@
 
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import publication_of, publish, take_control
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_snapshot
 from rota.core import Policy, plan
+from simulator.memory_store import MemoryServer
 
 KEYS = ("AA", "B6", "DL", "UA")
 

@@ -11,8 +11,8 @@ import pytest
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.machine import free_port
+from simulator.memory_store import MemoryServer
 from tests.conformance.balanced_group import Group
 from tests.conformance.processes import Start, Worker
 from tests.conformance.targets import found_with

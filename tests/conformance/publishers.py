@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.store import Node, Op, Set
+from simulator.memory_store import MemoryServer, MemoryStore
 
 Targets = Mapping[str, frozenset[str]]
 

@@ -3,11 +3,11 @@
 import pytest
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.overrides import override
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.group.agent import Agent
 from rota.group.rebalance import rebalance
+from simulator.memory_store import MemoryServer
 
 pytestmark = pytest.mark.fast
 

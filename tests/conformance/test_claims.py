@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.ownership import AT_ONCE, claim_all, release_all
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Head, Live, Slot, Slots, encode
@@ -17,6 +16,7 @@ from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
 from rota.core import reconcile
 from rota.group.agent import AT_A_LOOK, LINES, Agent
 from rota.ids import MAX_PARTITION
+from simulator.memory_store import MemoryServer
 from tests.ablations import NO_LIVE, change_store
 from tests.conformance.targets import found_with
 from tests.conformance.worlds import MemoryWorld, World

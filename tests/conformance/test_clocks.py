@@ -8,7 +8,6 @@ import pytest
 from rota.catalog import Catalog
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import is_waiting, park
 from rota.coordination.records import Live
 from rota.core import Policy, plan
@@ -16,6 +15,7 @@ from rota.core.assignors.rounds import ROUND, start_round
 from rota.group.found import follow
 from rota.group.rebalance import rebalance
 from rota.pipeline import Group
+from simulator.memory_store import MemoryServer
 from tests.claiming import claim_one
 from tests.core.groups import LOPSIDED, build_plain_snapshot
 

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import (
     Publication,
     Published,
@@ -18,6 +17,7 @@ from rota.coordination.publication import (
 from rota.coordination.records import Own, Slots
 from rota.coordination.store import Node, Op
 from rota.errors import AssignmentError
+from simulator.memory_store import MemoryServer
 from tests.ablations import change_store, new_slot_only, publish_carelessly
 from tests.conformance.publishers import Killed, Mortal, Targets, count_damage, draw_targets, found_group, parts
 from tests.conformance.worlds import World

@@ -4,9 +4,9 @@ import random
 
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.memory import MemoryServer
 from rota.coordination.store import Check, Create, Delete, Node, Op, Set, Store
 from rota.errors import Conflict
+from simulator.memory_store import MemoryServer
 
 NAMES = ["a", "b", "c", "a/x", "b/y", "a/x/p"]
 VERSIONS = [-1, 0, 1, 2, 3]

@@ -11,11 +11,11 @@ from rota.coordination.forget import forget_partitions
 from rota.coordination.group_reader import groups
 from rota.coordination.group_state import GroupState
 from rota.coordination.id_set import pack
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.coordination.store import MAX_DATA
 from rota.errors import ConfigError
 from rota.group.rebalance import rebalance
+from simulator.memory_store import MemoryServer
 from tests.conformance.balanced_group import KEYS, Group
 from tests.conformance.worlds import World
 

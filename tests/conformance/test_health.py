@@ -6,9 +6,9 @@ import pytest
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.layout import Paths
-from rota.coordination.memory import MemoryServer
 from rota.face.health import make_seen, read_records
 from rota.face.needs import find_needs
+from simulator.memory_store import MemoryServer
 
 
 def test_a_look_at_one_pipeline_tells_nothing_of_anothers_records() -> None:

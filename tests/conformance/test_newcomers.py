@@ -8,9 +8,9 @@ import pytest
 
 from rota.catalog import Catalog, load
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.store import Store
 from rota.errors import Unavailable
+from simulator.memory_store import MemoryServer
 
 FILE = """
 from rota import Group, Pipeline, delta, files

@@ -12,9 +12,9 @@ import pytest
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.group.agent import Agent
+from simulator.memory_store import MemoryServer
 from tests.conformance.processes import Start
 from tests.conformance.targets import aim, found_with, wait_until_owned
 from tests.conformance.worlds import again

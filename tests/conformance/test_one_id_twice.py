@@ -8,11 +8,11 @@ import pytest
 
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
 from rota.group.agent import Agent
 from rota.machine import name_machine
+from simulator.memory_store import MemoryServer, MemoryStore
 
 GONE = 2**22  # above the greatest process id of Linux
 

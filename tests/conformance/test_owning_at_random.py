@@ -9,10 +9,10 @@ import pytest
 from rota.coordination import membership
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.ownership import Ownership
 from rota.coordination.records import Checkpoint, Live, Own, encode
 from rota.errors import Conflict, CoordinationError, Unknown
+from simulator.memory_store import MemoryServer, MemoryStore
 from tests.ablations import NO_OWNER, NO_RUN, Blind, Change, change_store
 from tests.claiming import NotOwner, claim_one, release_one
 

@@ -1,7 +1,7 @@
 """Parked partitions."""
 
-from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import is_waiting, park, unpark
+from simulator.memory_store import MemoryServer
 from tests.conformance.balanced_group import Group
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import (
     Audit,
     Publication,
@@ -22,6 +21,7 @@ from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.coordination.store import Node, Op
 from rota.core import plan
 from rota.errors import AssignmentError, Conflict
+from simulator.memory_store import MemoryServer, MemoryStore
 from tests.ablations import NO_CONTROL, Change, change_store
 from tests.conformance.publishers import Mortal, count_damage, found_group, parts, read_targets
 from tests.conformance.worlds import World

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.coordination.memory import MemoryServer
 from rota.coordination.readings import Readings
 from rota.coordination.store import Store
 from rota.errors import Unavailable
+from simulator.memory_store import MemoryServer
 
 
 @pytest.fixture

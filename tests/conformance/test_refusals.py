@@ -2,9 +2,9 @@
 
 import pytest
 
-from rota.coordination.memory import MemoryStore
 from rota.coordination.parking import note_refusal
 from rota.coordination.records import Refusal
+from simulator.memory_store import MemoryStore
 from tests.conformance.balanced_group import Group
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from rota.coordination import membership, overrides
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.parking import park
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Live
@@ -14,6 +13,7 @@ from rota.coordination.snapshot import read_basis, read_snapshot
 from rota.coordination.token_base import adopt
 from rota.errors import Undecodable
 from rota.group.rebalance import rebalance
+from simulator.memory_store import MemoryServer
 from tests.claiming import claim_one
 from tests.conformance.balanced_group import KEYS, Group
 from tests.measured import make_measured

@@ -7,7 +7,6 @@ from pathlib import Path
 from rota.coordination import alone, membership, overrides
 from rota.coordination.checkpoint import Entry, write_checkpoints
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.parking import note_refusal, park
 from rota.coordination.pipeline_records import rename_pipeline
 from rota.coordination.publication import Publication, publish, take_control
@@ -32,6 +31,7 @@ from rota.coordination.records import (
     decode,
 )
 from rota.coordination.store import Check, Node, Op
+from simulator.memory_store import MemoryServer, MemoryStore
 from tests.claiming import claim_one
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.publication import (
     Publication,
     Term,
@@ -15,6 +14,7 @@ from rota.coordination.publication import (
 )
 from rota.coordination.store import Node, Op
 from rota.errors import Conflict, Unavailable
+from simulator.memory_store import MemoryServer, MemoryStore
 from tests.conformance.publishers import count_damage, draw_targets, found_group, parts, read_targets
 from tests.conformance.worlds import World
 

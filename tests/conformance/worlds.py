@@ -7,9 +7,9 @@ from kazoo.client import KazooClient
 
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.store import Store
 from rota.errors import CoordinationError
+from simulator.memory_store import MemoryServer, MemoryStore
 from tests.conformance.proxy import Proxy
 from tests.waiting import wait_until
 

@@ -17,7 +17,6 @@ from rota.cli.document import answer_request, parse_request
 from rota.coordination.group_state import GroupState
 from rota.coordination.id_set import MAX_IDS, unpack
 from rota.coordination.layout import Paths
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live, Own, Parked, Partitions, Record, Slots, decode
 from rota.coordination.store import checked_path
 from rota.errors import ConfigError, RotaError, Undecodable
@@ -34,6 +33,7 @@ from rota.ids import (
 )
 from rota.pipeline import Pipeline, delta, files
 from rota.settings import Settings, check_known, checked_endpoint, expand, split_hosts
+from simulator.memory_store import MemoryServer
 
 HUGE = "a" * 10_000_000
 DEEP = "[" * 100_000 + "]" * 100_000

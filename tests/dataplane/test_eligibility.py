@@ -9,13 +9,13 @@ import pytest
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
-from rota.coordination.memory import MemoryStore
 from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, RunView
 from rota.run.eligibility import Facts, judge, read_facts, read_rights
 from rota.run.work import find_work, read_owners
+from simulator.memory_store import MemoryStore
 from tests.dataplane.world import World
 
 ME, OTHER = "w1@7", "w2@9"

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from rota.catalog import load
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
@@ -24,6 +23,7 @@ from rota.pipeline import Pipeline
 from rota.registry import open_ports
 from rota.run.consume import CommittedBatch, Event, consume
 from rota.stores import is_url, open_objects
+from simulator.memory_store import MemoryServer
 from tests.claiming import claim_one
 from tests.conservation.engines import ENGINES
 from tests.waiting import wait_until

@@ -12,7 +12,6 @@ import pytest
 
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.demo.faults import KilledTooLate, KillFigures, kill_worker
 from rota.demo.observer import Observer
@@ -21,6 +20,7 @@ from rota.errors import EnvironmentFailed
 from rota.local.flights import NewFiles
 from rota.local.page import DagsterPage
 from rota.local.storage import open_folder
+from simulator.memory_store import MemoryServer
 from tests.claiming import claim_one
 from tests.conformance.targets import found_with
 

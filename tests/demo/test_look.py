@@ -7,13 +7,13 @@ import pytest
 from rota.catalog import load
 from rota.cli.look import Looked, Looker
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.dataplane.delta.tables import PipelineTables
 from rota.face.seen import DagsterSeen
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch
 from rota.pipeline import Pipeline
 from rota.registry import open_source
+from simulator.memory_store import MemoryServer
 
 FILE = """
 from rota import Pipeline, delta, files

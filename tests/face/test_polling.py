@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 
 from rota.coordination.bell import Bell
-from rota.coordination.memory import MemoryServer
 from rota.dagster.sensors import polling
+from simulator.memory_store import MemoryServer
 
 
 def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypatch: pytest.MonkeyPatch) -> None:

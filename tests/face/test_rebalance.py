@@ -10,12 +10,12 @@ from rota.coordination.checkpoint import SMOOTHING
 from rota.coordination.forget import forget_pipeline
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join, leave
-from rota.coordination.memory import MemoryServer
 from rota.coordination.publication import take_control
 from rota.coordination.records import GroupOverrides, Live, WorkerOverrides, encode
 from rota.errors import Conflict
 from rota.group.found import follow
 from rota.group.rebalance import because, preview, rebalance
+from simulator.memory_store import MemoryServer
 from tests.measured import make_measured
 
 FILE = """

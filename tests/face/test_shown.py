@@ -20,7 +20,6 @@ from markdown_it.token import Token
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.dagster.assets import epoch_picture
 from rota.dagster.assets.epoch_picture import draw_picture
@@ -39,6 +38,7 @@ from rota.run.consume import CommittedBatch
 from rota.run.maintain import Maintained
 from rota.run.replay import ReplayedRange
 from rota.run.samples import BatchSample
+from simulator.memory_store import MemoryServer
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 READER = MarkdownIt("commonmark", {"html": True}).enable("table")

@@ -4,9 +4,9 @@ import itertools
 
 from rota.coordination.alone import found_own_records
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.group.agent import Agent
+from simulator.memory_store import MemoryServer
 
 Said = list[tuple[str, dict[str, object]]]
 

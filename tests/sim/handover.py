@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryStore
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Own, encode
 from rota.coordination.store import Create
@@ -24,6 +23,7 @@ from rota.run.consume import DroppedPartition
 from rota.run.serve import Terms
 from rota.run.work import find_work
 from simulator.controller import Died, MortalStore
+from simulator.memory_store import MemoryStore
 from simulator.parts import SHIPPED, Parts
 from simulator.run import PIPELINE, Event, RunProcess
 from simulator.stage import Stage

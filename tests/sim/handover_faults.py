@@ -3,8 +3,8 @@
 import contextlib
 from typing import TYPE_CHECKING
 
-from rota.coordination.memory import MemoryStore
 from rota.errors import Conflict
+from simulator.memory_store import MemoryStore
 from simulator.run import RunProcess
 from simulator.timeline import Process
 from simulator.worker import WorkerProcess

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rota.ledger.memory_log import MemoryLog, MemoryVersion
 from rota.ledger.port import Draft, Moved
+from simulator.memory_log import MemoryLog, MemoryVersion
 
 LATE = 2  # commits that an answer is behind
 

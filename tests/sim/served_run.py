@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.dataplane.ports import Ports
@@ -14,6 +13,7 @@ from rota.pipeline import Pipeline, delta, files
 from rota.run.consume import Event
 from rota.run.serve import Rest, RunEnd, Terms, serve
 from simulator.job import TimedJob
+from simulator.memory_store import MemoryServer
 from simulator.source import MemorySource
 from simulator.table import MemoryTable
 from tests.claiming import claim_one

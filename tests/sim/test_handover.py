@@ -9,13 +9,13 @@ import pytest
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
 from rota.core.reconcile import Looked
 from rota.group.agent import Agent
 from rota.ledger import change
 from rota.run.serve import Terms
+from simulator.memory_store import MemoryServer
 from simulator.parts import Parts
 from simulator.table import MemoryTable
 from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, make_changer, no_wait

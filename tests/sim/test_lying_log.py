@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rota.ledger import change
-from rota.ledger.memory_log import MemoryLog
+from simulator.memory_log import MemoryLog
 from simulator.parts import Parts
 from simulator.table import MemoryTable
 from tests.sim.ablations import Offsetless

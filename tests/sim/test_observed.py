@@ -9,7 +9,6 @@ from rota.cli.why import explain
 from rota.coordination import membership, overrides
 from rota.coordination.alone import grab, list_grabs
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Live
 from rota.coordination.snapshot import read_basis
 from rota.errors import ConfigError
@@ -18,6 +17,7 @@ from rota.group.found import follow
 from rota.group.observed import find_unsettled
 from rota.group.rebalance import preview, rebalance
 from rota.pipeline import Group
+from simulator.memory_store import MemoryServer
 from tests.sim.alone_group import found_group, rounds, start
 
 

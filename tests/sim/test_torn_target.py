@@ -5,11 +5,11 @@ import pytest
 from rota.coordination import repair
 from rota.coordination.alone import read_grabs
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Meta
 from rota.coordination.snapshot import read_basis
 from rota.group.agent import Agent
 from rota.group.observed import find_unsettled
+from simulator.memory_store import MemoryServer
 from tests.sim.alone_group import Said, found_group, rounds, start
 
 PROTOCOLS = ("claim", "race", "ordinal")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from rota.ledger.memory_log import MemoryLog, describe_file, make_file
 from rota.ledger.values import DataFile
+from simulator.memory_log import MemoryLog, describe_file, make_file
 from simulator.table import MemoryTable
 from tests.dataplane.conformance.table_suite import TableSuite
 

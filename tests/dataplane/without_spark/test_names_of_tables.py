@@ -9,7 +9,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from rota.catalog import load
-from rota.coordination.memory import MemoryServer
 from rota.errors import ForeignTable
 from rota.ledger import renaming
 from rota.ledger.identity import Identity
@@ -18,6 +17,7 @@ from rota.people.rename import rename
 from rota.people.skip import skip
 from rota.run.consume import IdlePartition
 from rota.run.replay import replay
+from simulator.memory_store import MemoryServer
 from tests.dataplane.delta_tables import batch
 from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark

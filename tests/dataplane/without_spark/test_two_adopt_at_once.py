@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from rota.coordination.group_state import GroupState
-from rota.coordination.memory import MemoryServer, MemoryStore
 from rota.coordination.records import Checkpoint
 from rota.coordination.store import Node, Op
 from rota.people.adopt import adopt
 from rota.pipeline import delta
+from simulator.memory_store import MemoryServer, MemoryStore
 from tests.dataplane.without_spark.trickle import Trickle
 
 TOKEN = 90_000  # of the table, by a ZooKeeper that is gone

@@ -9,11 +9,11 @@ from rota.catalog import load
 from rota.coordination import overrides
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import end_run, leave, register_run
-from rota.coordination.memory import MemoryServer
 from rota.coordination.records import Checkpoint, Parked, encode
 from rota.group.found import GroupWatcher, follow
 from rota.group.rebalance import rebalance
 from rota.run.work import WorkWatcher, find_work
+from simulator.memory_store import MemoryServer
 from tests.dataplane.stand_ins import take_over
 from tests.dataplane.world import World
 
