@@ -2,8 +2,8 @@
 
 Laws:
 1. No row, offset, token or column changes; each commit says that no data did (`dataChange`).
-2. Nobody waits for it and nothing fails for it: a commit beside it goes through, and a replay beside it plans again. Of one
-   that died nobody sees a file, until the vacuum takes it.
+2. Nobody waits for it and nothing fails for it: a commit beside it goes through. Beside a replay it gives up, and the next
+   call plans again. Of one that died nobody sees a file, until the vacuum takes it.
 3. One call rewrites what its bound allows, `MANY` files at most, and says what it left. A file of half the target or more
    is never rewritten, and none for fewer than `FEW` files, unless they fill one: so a byte is rewritten a few times in its
    life.
@@ -20,8 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rota.ledger.change import commit_change
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Draft, Moved, Version
+from rota.ledger.port import Draft, Version
 from rota.record import OFFSET, PARTITION
 
 log = logging.getLogger(__name__)
@@ -130,11 +131,12 @@ def _merge_group(ledger: Ledger, table: Version, group: list[Said]) -> bool:
         )
         ledger.files.discard((made,))
         return False
-    try:
-        table.append(
-            Draft(table, adds=(made,), removes={one["path"]: one["size_bytes"] for one in group}, changes=False)
-        )
-    except Moved:
-        ledger.files.discard((made,))  # it surely lost its race: nothing names it
-        return False
-    return True
+
+    def make(tries: int) -> Draft[bool] | bool:
+        if tries:  # it lost its race: nothing names the file, and the next call plans again
+            ledger.files.discard((made,))
+            return False
+        gone = {one["path"]: one["size_bytes"] for one in group}
+        return Draft(table, adds=(made,), removes=gone, changes=False, result=True)
+
+    return commit_change(ledger.log, make)

@@ -14,7 +14,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeVar, overload
@@ -38,7 +37,7 @@ from rota.ids import partition_id, rename_id
 from rota.ledger.change import commit_change
 from rota.ledger.delta_log import DeltaLog
 from rota.ledger.kept_tables import drop_oldest
-from rota.ledger.port import Draft, Moved, Version
+from rota.ledger.port import Draft, Version
 from rota.ledger.values import DataFile, Ranges
 
 T = TypeVar("T")
@@ -332,8 +331,8 @@ class FileIndex:
             [some for file, _ in small for some in self._read_between([file], _everything(file), SCHEMA.names)]
         ).sort_by([("partition", "ascending"), ("ordinal", "ascending")])
         removes = {one["path"]: one["size_bytes"] for _, one in small}
-        with suppress(Moved):
-            table.append(Draft(table, adds=self.write_files(merged), removes=removes, alone=True, changes=False))
+        draft = Draft(table, adds=self.write_files(merged), removes=removes, alone=True, changes=False, result=True)
+        commit_change(self.log, lambda tries: draft if not tries else False)
 
 
 def explain_without_copy(folder: str) -> str:
