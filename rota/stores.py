@@ -8,6 +8,7 @@ Laws:
 3. An endpoint of one's own is asked by path (`http://host/bucket/key`), and without TLS where its URL says `http`.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -35,6 +36,8 @@ SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 AHEAD, PAGE = 16, 1000  # objects that are read at a time; keys that a store lists at once
 CONNECTING = 10.0  # seconds in which a store takes a connection
 SILENCE = 60.0  # seconds in which it sends another byte of an answer
+# Words of obstore 0.12 and of S3. Where one is another, an error is longer, or does not say that its bucket is not there.
+DETAILS, NO_BUCKET = "\n\nDebug source", "NoSuchBucket"
 REGION = "us-east-1"  # where no region is named: what a server other than AWS takes
 
 
@@ -109,7 +112,7 @@ def delete(location: str, paths: Iterable[str]) -> None:
     elif names := list(paths):
         import obstore
 
-        with suppress(FileNotFoundError), _as_os_errors():
+        with suppress(FileNotFoundError), as_os_errors(location):
             obstore.delete(open_objects(location), names)
 
 
@@ -120,7 +123,7 @@ def read(location: str, path: str) -> bytes:
             return bytes(file.readall())
     import obstore
 
-    with _as_os_errors():
+    with as_os_errors(join(location, path)):
         return bytes(obstore.get(open_objects(location), path).bytes())
 
 
@@ -137,7 +140,7 @@ def put_new(location: str, path: str, content: bytes) -> None:
         return
     import obstore
 
-    with suppress(FileExistsError), _as_os_errors():
+    with suppress(FileExistsError), as_os_errors(join(location, path)):
         obstore.put(open_objects(location), path, content, mode="create")
 
 
@@ -158,23 +161,31 @@ def list_after(location: str, folder: str, after: str) -> dict[str, str]:
     `after`, a thousand at most. It takes one request. Raises OSError."""
     import obstore
 
-    with _as_os_errors():
+    with as_os_errors(location):
         listed = obstore.list(open_objects(location), f"{folder}/", offset=after or None, chunk_size=PAGE)
         return {str(one["path"]): str(one["e_tag"]) for one in next(iter(listed), ())}
 
 
+class OddKey(OSError):
+    """A key that obstore refuses is among those that were asked for."""
+
+
 @contextmanager
-def _as_os_errors() -> Iterator[None]:
-    from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError
+def as_os_errors(what: str) -> Iterator[None]:
+    """Raises OSError, of `what`, for whatever obstore raises; OddKey for a key that it refuses."""
+    from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError, NotFoundError
 
     try:
         yield
-    except NotFoundError as error:
-        raise FileNotFoundError(str(error)) from error
-    except AlreadyExistsError as error:
-        raise FileExistsError(str(error)) from error
+    except (FileNotFoundError, NotFoundError):
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from None
+    except AlreadyExistsError:
+        raise FileExistsError(errno.EEXIST, "there is one already", what) from None
+    except InvalidPathError:
+        raise OddKey(errno.EINVAL, "it refuses a key", what) from None
     except BaseError as error:
-        raise OSError(str(error)) from error
+        said = str(error).partition(DETAILS)[0].partition(" in ")
+        raise OSError(errno.EIO, " ".join(f"{said[0]}: {said[2]}".split())[:300], what) from None
 
 
 def open_objects(location: str) -> "S3Store":

@@ -26,13 +26,14 @@ from pyarrow import fs
 
 from rota import stores
 from rota.dataplane.files import listing
-from rota.dataplane.files.bucket_object import BucketObject, Odd, as_os_errors
+from rota.dataplane.files.bucket_object import BucketObject
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import Rested
 from rota.dataplane.files.listed import Listed
 from rota.dataplane.names import is_hidden
 from rota.errors import ConfigError, EnvironmentFailed, printable
 from rota.ledger.values import Ranges
+from rota.stores import NO_BUCKET, OddKey, as_os_errors
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -64,7 +65,7 @@ class BucketLanding:
         try:
             self._list_top()
         except OSError as error:
-            if "NoSuchBucket" in str(error):
+            if NO_BUCKET in str(error):
                 raise ConfigError(f"{self.place}: there is no such bucket. Make it, or mend files(...)") from None
             raise EnvironmentFailed(f"{self.place} cannot be listed ({error}). Check its endpoint and rights") from None
         return self.place
@@ -79,7 +80,7 @@ class BucketLanding:
         try:
             for _ in self._list_whole(""):
                 pass
-        except Odd:
+        except OddKey:
             odd = (one.path for one in self._list_by_arrow("", recursive=True) if one.is_file)
             found |= {printable(path): WHY_ODD for path in odd if ODD.search(path) and not _is_hidden(path)}
         return list(found.items())
@@ -95,7 +96,7 @@ class BucketLanding:
         self, folders: Sequence[str], known: Mapping[str, frozenset[str]]
     ) -> dict[str, list[LandedFile] | OSError]:
         """By one list for all; where that cannot be had, by one for each: then it is known whose fault it is."""
-        with suppress(OSError, Odd):
+        with suppress(OSError):
             return {folder: self._land(found) for folder, found in self._list_along(folders, known).items()}
         listed: dict[str, list[LandedFile] | OSError] = {}
         for folder in folders:
@@ -106,7 +107,7 @@ class BucketLanding:
         return listed
 
     def _list_along(self, folders: Sequence[str], known: Mapping[str, frozenset[str]]) -> dict[str, Iterable[Found]]:
-        """The new objects of folders that stand in the order of their keys. Raises OSError, and Odd."""
+        """The new objects of folders that stand in the order of their keys. Raises OSError, and OddKey."""
         found: dict[str, dict[str, Found]] = {folder: {} for folder in folders}
         at, last = 0, ""  # the first folder that may hold more, and how far the list came
         while at < len(folders):
@@ -120,7 +121,7 @@ class BucketLanding:
         return {folder: of.values() for folder, of in found.items()}
 
     def _list_page(self, after: str) -> tuple[dict[str, Any], str]:
-        """The first objects behind a key, by path, and up to where there are no others. Raises OSError, and Odd."""
+        """The first objects behind a key, by path, and up to where there are no others. Raises OSError, and OddKey."""
         with as_os_errors(self.place):
             page = next(iter(self.store.list(offset=after, chunk_size=PAGE)), ())
         there = {one["path"]: one for one in page}
@@ -130,7 +131,7 @@ class BucketLanding:
         """Raises OSError."""
         try:
             return self._land(self._list_whole(f"{folder}/", known))
-        except Odd:
+        except OddKey:
             return self._land(self._ask_each(folder, known))
 
     def _land(self, found: Iterable[Found]) -> list[LandedFile]:
@@ -160,7 +161,7 @@ class BucketLanding:
         """Those up to which lists came, in order, each of which begins at the next that is asked for; there are no more of
         them than are cheaper than to ask for each."""
         found: dict[str, LandedFile | None] = {}
-        with suppress(OSError, Odd):
+        with suppress(OSError):
             for _ in range(len(asked) // DEAR):
                 page, last = self._list_page(_before(asked[len(found)]))
                 for path in asked[len(found) : bisect_right(asked, last)]:
@@ -214,7 +215,7 @@ class BucketLanding:
         yield Listed(place, {p: {o: files[p][o].path for o in range(*of)} for p, of in ranges.items()})
 
     def _list_whole(self, prefix: str, known: frozenset[str] = frozenset()) -> Iterator[Found]:
-        """The objects that are neither known nor hidden. Raises OSError, and Odd."""
+        """The objects that are neither known nor hidden. Raises OSError, and OddKey."""
         with as_os_errors(f"{self.place}/{prefix}"):
             for page in self.store.list(prefix or None, chunk_size=PAGE):
                 for one in page:
@@ -233,7 +234,7 @@ class BucketLanding:
             with as_os_errors(self.place):
                 found = self.store.list_with_delimiter()
                 return list(found["common_prefixes"]), [one["path"] for one in found["objects"] if one["path"]]
-        except Odd:
+        except OddKey:
             there = self._list_by_arrow("", recursive=False)
             return [one.path for one in there if not one.is_file], [one.path for one in there if one.is_file]
 

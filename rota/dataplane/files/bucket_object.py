@@ -1,35 +1,13 @@
-"""The bytes of an object of a bucket, and what a bucket that refuses is told as."""
+"""The bytes of an object of a bucket."""
 
-import errno
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, cast
 
 from rota import stores
 
 BLOCK = 1 << 20  # bytes of a stream that are here at a time
-
-
-class Odd(Exception):
-    """A key that obstore refuses is among those that were asked for."""
-
-
-@contextmanager
-def as_os_errors(what: str) -> Iterator[None]:
-    """Raises OSError, of `what`, for whatever obstore raises; Odd for a key that it refuses."""
-    from obstore.exceptions import BaseError, InvalidPathError
-
-    try:
-        yield
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "there is no such object", what) from None
-    except InvalidPathError:
-        raise Odd from None
-    except BaseError as error:
-        said = str(error).partition("\n\nDebug source")[0].partition(" in ")
-        raise OSError(errno.EIO, " ".join(f"{said[0]}: {said[2]}".split())[:300], what) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +52,7 @@ class _Reader(io.RawIOBase):
 
     def readinto(self, into: Any, /) -> int:
         room = memoryview(into).cast("B")
-        with as_os_errors(f"{self._of.place}/{self._of.path}"):
+        with stores.as_os_errors(f"{self._of.place}/{self._of.path}"):
             some = self._read_range(len(room)) if self._sought else self._read_on(len(room))
         room[: len(some)] = some
         self._at += len(some)

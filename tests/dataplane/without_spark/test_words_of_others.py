@@ -1,4 +1,4 @@
-"""What rota reads in the words of Spark, gRPC, the system and delta-rs is said by the versions that are installed."""
+"""What rota reads in the words of Spark, gRPC, the system, delta-rs and obstore is said by the versions that are installed."""
 
 import errno
 import json
@@ -8,6 +8,7 @@ from zipfile import ZipFile
 
 import deltalake
 import grpc
+import obstore
 import pyspark
 import pytest
 from pyspark import errors
@@ -16,6 +17,7 @@ from rota.dataplane.spark.session import take_first_line
 from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, STUCK, TOKEN, WRAPPED
 from rota.ledger.delta_features import CHANGED, UNKNOWN, UNREAD
 from rota.machine import free_port
+from rota.stores import DETAILS
 
 SPARK = Path(pyspark.__file__).parent
 CLASSES = "org/apache/spark"
@@ -102,3 +104,8 @@ def test_delta_rs_says_it() -> None:
     (library,) = Path(deltalake.__file__).parent.glob("_internal*.so")
     said = library.read_bytes()
     assert [word for word in (UNKNOWN, UNREAD, CHANGED) if word.encode() not in said] == []
+
+
+def test_obstore_says_it() -> None:
+    (library,) = Path(obstore.__file__).parent.glob("_obstore*.so")
+    assert DETAILS.strip().encode() in library.read_bytes()
