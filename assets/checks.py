@@ -102,7 +102,7 @@ def evaluate_silence(pipeline: Pipeline, names: Names, why: str, kind: str) -> d
     from rota.face.needs import SHARED, Need
 
     spec = next(spec for spec in list_checks(pipeline, names) if spec.name == GROUP)
-    which = kind if kind in SHARED else ""
+    which = kind if kind in SHARED else why
     return _evaluate(spec, [Need("group", pipeline.group, "fails", why, "", 0.0, True, 0.0, which)], 0)
 
 

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from rota.dagster.assets.page_keys import ERROR
 from rota.dagster.private import DagsterUserCodeProcessError, SerializableErrorInfo
 from rota.errors import RotaError
-
-KIND = "error"  # metadata of a failure: what kind of error it is
 
 
 class ExpectedFailure(DagsterUserCodeProcessError, dg.Failure):
@@ -21,7 +20,7 @@ class ExpectedFailure(DagsterUserCodeProcessError, dg.Failure):
         self.kind = kind
         line = SerializableErrorInfo(message=text, stack=[], cls_name=kind)
         super().__init__(  # type: ignore[no-untyped-call]
-            text, metadata={KIND: kind}, allow_retries=False, user_code_process_error_infos=[line]
+            text, metadata={ERROR: kind}, allow_retries=False, user_code_process_error_infos=[line]
         )
 
 

@@ -6,10 +6,13 @@ is purged, and no alert names a need. So both sides take the key from here, and 
 
 import dagster as dg
 
+from rota.ids import ERROR_KIND
+
 OFFSET, TOKEN = "offset", "token"  # where the page stands with a partition: what lies behind it is still to be told
 REPLAYED = "replayed"  # tells of a replay: such a materialization is no batch
 NEEDS = "needs"  # of a check: what an alert is made from
-READ_BACK = (OFFSET, TOKEN, REPLAYED, NEEDS)
+ERROR = ERROR_KIND  # of a failed step: how many fail of one thing
+READ_BACK = (OFFSET, TOKEN, REPLAYED, NEEDS, ERROR)
 
 ROWS, BAD_ROWS, SECONDS, LAG, EPOCH = "rows", "quarantined rows", "seconds", "lag", "epoch"
 OFFSETS, READ_FROM, LAST_READ, FIRST_ROWS = "offsets", "read from", "last read", "first rows"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from rota.dagster.assets import batch, metadata, provenance
+from rota.dagster.assets import batch, metadata, page_keys, provenance
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.going import going_on
 from rota.dagster.assets.names import Names
@@ -104,7 +104,7 @@ def _show_columns(pipeline: Pipeline, place: str) -> dict[str, Any]:
     from rota.run.samples import read_columns
 
     columns = read_columns(open_tables(pipeline, pipeline.group).main)
-    return {"dagster/column_schema": metadata.make_schema(columns)} if columns else {}
+    return {page_keys.SCHEMA: metadata.make_schema(columns)} if columns else {}
 
 
 def _fill_in(path: str) -> str:

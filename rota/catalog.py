@@ -13,7 +13,6 @@ Laws:
 
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -24,6 +23,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 from rota.ages import Ages, open_store
+from rota.dataplane.spark.words import EARLY
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_id
 from rota.pipeline import Files, Group, Pipeline, suggest_path
@@ -173,7 +173,7 @@ def _import_file(path: Path) -> ModuleType:
         Exception,
         SystemExit,
     ) as error:  # the user's file may raise anything; one bad file must not take the others along
-        early = re.search("SESSION_OR_CONTEXT_NOT_EXISTS|NO_ACTIVE_OR_DEFAULT_SESSION", str(error))  # of the run: later
+        early = EARLY.search(str(error))  # of the run: later
         mend = "Make UDFs and columns inside transform" if early else "Mend the file"
         said = " ".join(str(error).split())
         raise ConfigError(f"{path} raised {type(error).__name__}: {said}. {mend}; the others are served") from error

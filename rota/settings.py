@@ -7,7 +7,7 @@ error holds it.
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 
@@ -63,21 +63,11 @@ class Settings:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
         """Reads the settings; a variable that is not set keeps its default. Raises ConfigError."""
-        chosen: dict[str, object] = {}
-        if "ROTA_ZOOKEEPER" in environ:
-            chosen["zookeeper"] = environ["ROTA_ZOOKEEPER"]
-        if "ROTA_PIPELINES" in environ:
-            chosen["pipelines"] = Path(environ["ROTA_PIPELINES"])
-        if "ROTA_DAGSTER" in environ:
-            chosen["dagster"] = environ["ROTA_DAGSTER"]
-        chosen["location"] = environ.get("ROTA_LOCATION", "")
-        for one in ("session_timeout", "max_shutdown", "linger", "max_run", "report"):
-            if (name := f"ROTA_{one.upper()}") in environ:
-                chosen[one] = _seconds(name, environ[name])
-        for one in ("zookeeper_acl", "zookeeper_ca_file", "zookeeper_cert_file", "zookeeper_key_file"):
-            chosen[one] = environ.get(f"ROTA_{one.upper()}", "")
-        for one in SECRETS:
-            chosen[one] = secret(f"ROTA_{one.upper()}", environ)
+        chosen: dict[str, object] = {one: secret(f"ROTA_{one.upper()}", environ) for one in SECRETS}
+        for one in fields(cls):
+            if one.name not in SECRETS and (name := f"ROTA_{one.name.upper()}") in environ:
+                text = Path(environ[name]) if one.type is Path else environ[name]
+                chosen[one.name] = _seconds(name, environ[name]) if one.type is timedelta else text
         return cls(**chosen)  # type: ignore[arg-type]
 
 
@@ -139,7 +129,7 @@ def check_known(kind: str, name: str, names: Collection[str]) -> str:
     there = sorted(n for n in names if n.startswith(pipeline)) or sorted(names)
     known = f"{', '.join(there[:FEW]) or 'none'}{f' and {len(there) - FEW:,} more' if len(there) > FEW else ''}."
     near = f" Did you mean {' or '.join(meant)}?" if (meant := _find_meant(name, sorted(names), there)) else ""
-    raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {known}{near}")
+    raise ConfigError(f"Unknown {kind} {shown(name)}. Known: {known}{near}", unknown=name)
 
 
 def _find_meant(name: str, names: Sequence[str], there: Sequence[str]) -> list[str]:

@@ -30,7 +30,6 @@ from rota.ids import pipeline_of, quote
 TICK = 30  # seconds between two ticks
 MOST = 100  # failed runs that one tick tells of
 NAMED = 3  # needs of one cause that an alert quotes
-VARIES = re.compile(r" \(failed \d+x\)|^sensor \S+: ")  # in a reason: another number, or sensor, is no other cause
 AGAIN = {INCARNATION, REBALANCE}  # tags of runs that a sensor launches again: a need says where it does so in vain
 
 
@@ -149,12 +148,11 @@ def join_needs(needs: Iterable[Told]) -> dict[str, Trouble]:
 
     def find_cause(told: Told) -> tuple[str, str, str]:
         need = told.need
-        about, why = need["name"], VARIES.sub("", need["why"])
-        if need["cause"] == "fails":  # many sensors fail for one reason
-            return "", "fails", need.get("which") or digest(why)
-        if need["kind"] == "partition":
-            about, why = pipeline_of(about), why.replace(quote(about), "").replace(about, "")
-        return about, need["cause"], digest(why) if need["cause"] == "parked" else ""
+        about, which = need["name"], need.get("which", "")
+        if need["kind"] == "partition":  # the reasons of several name each its own
+            about, which = pipeline_of(about), which.replace(quote(about), "").replace(about, "")
+        of = "" if need["cause"] == "fails" else about  # many sensors fail for one reason
+        return of, need["cause"], which and digest(which)
 
     found: dict[str, Trouble] = {}
     for (about, cause, which), alike in groupby(sorted(needs, key=find_cause), key=find_cause):

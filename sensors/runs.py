@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
-from rota.dagster.assets.failure import KIND
 from rota.dagster.assets.going import make_going_tag
 from rota.dagster.assets.names import GOING
+from rota.dagster.assets.page_keys import ERROR
 from rota.dagster.private import GRPC_INFO_TAG, LOCATION_TAG
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def explain_failure(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str
 
 def _explain(failure: dg.DagsterEvent) -> tuple[str, str]:
     told = failure.step_failure_data.user_failure_data
-    kind = getattr(told.metadata.get(KIND), "value", None) if told and told.metadata else None
+    kind = getattr(told.metadata.get(ERROR), "value", None) if told and told.metadata else None
     why = (told.description if told else None) or shorten(failure.step_failure_data.error) or failure.message
     return why or "", str(kind or "")
 

@@ -123,20 +123,15 @@ def concerns(need: Need, pipeline: str | None = None, partition: str | None = No
     return True
 
 
-def read_source_of(tree: "GroupState", partition: str) -> tuple[int | None, str | None]:
-    """The partition's lag in offsets, and which of its files changed after they were consumed, all of them looked at. None
-    where its source cannot be read here, and None where no file changed."""
-    lag = changed = None
+def find_rewritten(tree: "GroupState", partition: str) -> str | None:
+    """Which of the partition's files changed after they were consumed, all of them looked at. None where none did, or its
+    source cannot be read here."""
     with suppress(RotaError):
         pipelines = load_catalog().of_group(tree.group)
         from rota.registry import open_source, open_tables
-        from rota.run import rewritten, work
+        from rota.run.rewritten import explain_rewritten
 
-        for pipeline in pipelines:
-            if pipeline_of(partition) == pipeline.name:
-                source = open_source(pipeline)
-                at = work.read_lags(tree, source, [partition]).get(partition)
-                lag = at[1] - at[0] if at else None
-                past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
-                changed = rewritten.explain_rewritten(source, past, partition, most=None).get(partition)
-    return lag, changed
+        for pipeline in (one for one in pipelines if one.name == pipeline_of(partition)):
+            past = open_tables(pipeline, tree.group, tree.meta().id).main.read_log()
+            return explain_rewritten(open_source(pipeline), past, partition, most=None).get(partition)
+    return None

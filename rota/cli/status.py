@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group
-from rota.errors import ConfigError, RotaError, Unavailable
+from rota.errors import RotaError, Unavailable
 from rota.ids import pipeline_of, worker_of
 from rota.settings import check_known
 
@@ -50,7 +50,7 @@ def command(
         with open_group(group) as tree:
             _show(tree, as_json, pipeline, worker, trouble, watch, check)
     except RotaError as error:
-        if not check or (isinstance(error, ConfigError) and str(error).startswith("Unknown")):
+        if not check or "unknown" in error.facts:
             raise
         view.print_error(str(error))  # what cannot be asked is itself a need
         sys.exit(1)

@@ -35,7 +35,7 @@ def command(partition: str, group: str, as_json: bool) -> None:
 
 def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
-    from rota.cli.look import Looker, concerns, read_source_of
+    from rota.cli.look import Looker, concerns, find_rewritten
 
     check_known("partition", partition, tree.ids())
     looked = Looker(tree).look()
@@ -46,7 +46,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     epochs = tree.epochs()
     since = next((e for e in reversed(epochs) for m in e.moves if m.partition == partition), None)
     move = next((m for m in since.moves if m.partition == partition), None) if since else None
-    lag, changed = read_source_of(tree, partition)
+    at = looked.ends.get(partition)
     parked = facts.parked.get(partition)
     return {
         "partition": partition,
@@ -61,7 +61,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         "since": since.find_time(move) if since and move else None,
         "reason": move.reason if move else None,
         "offset": done.record.offset if done else None,
-        "lag": lag,
+        "lag": at[1] - at[0] if at else None,
         "last_commit": {
             "run_id": done.record.run_id,
             "at": done.node.mtime / 1000,
@@ -72,7 +72,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         if done
         else None,
         "parked": view.describe_park(parked) if parked else facts.unreadable.get(partition),
-        "rewritten": changed,
+        "rewritten": find_rewritten(tree, partition),
         "needs": [need.line for need in looked.needs if concerns(need, None, partition)],
         "would_move": list(_list_causes(looked.seen, partition, target if target in here else None)),
     }  # fmt: skip

@@ -15,7 +15,7 @@ import re
 import socket
 import ssl
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -317,6 +317,3 @@ def _said(error: Exception) -> str:
             return f"the server refuses our certificate ({words}): none, expired, or of a CA that it does not know"
         return "the server ended the handshake: is that its TLS port?" if "eof" in reason else reason
     return (getattr(error, "strerror", None) or str(error)).lower()
-
-
-__all__: Sequence[str] = ("NOBODY", "RIGHTS", "ROLES", "Access", "rights")

@@ -88,7 +88,7 @@ def announce(tree: GroupState, incarnation: str, live: Live) -> None:
 
 def leave(tree: GroupState, incarnation: str) -> None:
     """Removes the live node; harmless if it is gone already."""
-    _remove(tree, tree.paths.live(incarnation))
+    remove_node(tree, tree.paths.live(incarnation))
 
 
 def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -113,7 +113,7 @@ def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: It
         if (
             name == f"{other}{mine}" and other != incarnation
         ):  # left behind: it must not speak for whom it worked before
-            _remove(tree, f"{tree.paths.runs}/{name}")
+            remove_node(tree, f"{tree.paths.runs}/{name}")
     create_ephemeral(tree, path, RunNode(partitions=tuple(sorted(partitions))))
     tree.store.sync()
     return path
@@ -126,7 +126,7 @@ def narrow_run(tree: GroupState, path: str, partitions: Iterable[str]) -> None:
 
 def end_run(tree: GroupState, path: str) -> None:
     """Removes the run's node; harmless if it is gone already."""
-    _remove(tree, path)
+    remove_node(tree, path)
 
 
 def create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
@@ -158,7 +158,8 @@ def _ours(tree: GroupState, path: str, session: int) -> bool:
     return node is not None and node.owner == session
 
 
-def _remove(tree: GroupState, path: str) -> None:
+def remove_node(tree: GroupState, path: str) -> None:
+    """Deletes a node; harmless if it is gone already."""
     try:
         tree.store.delete(path)
     except Conflict:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.limits import explain_excess
+from rota.coordination.membership import remove_node
 from rota.coordination.overrides import repin
 from rota.coordination.ownership import free
 from rota.coordination.parking import unpark
@@ -48,7 +49,7 @@ def rename_pipeline(
     move_partitions(tree, old, new)
     repin(tree, partitions)
     for was in partitions.keys() & set(tree.store.children(tree.paths.checkpoints)):
-        remove(tree, tree.paths.checkpoint(was))
+        remove_node(tree, tree.paths.checkpoint(was))
     for parked in {*partitions, *partitions.values()} & set(tree.store.children(tree.paths.parked)):
         with suppress(CoordinationError):
             unpark(tree, parked)
@@ -69,9 +70,3 @@ def move_partitions(tree: GroupState, old: str, new: str) -> None:
         tree.store.multi(ops)
     except Conflict as conflict:
         raise ConfigError(f"The partitions of {old!r} or {new!r} were just changed. Type it again") from conflict
-
-
-def remove(tree: GroupState, path: str) -> None:
-    """Deletes a node; harmless if it is gone already."""
-    with suppress(Conflict):
-        tree.store.delete(path)

@@ -12,12 +12,12 @@ above that of a current own record, a checkpoint ahead of its table.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 from rota.coordination.group_state import GroupState
+from rota.coordination.membership import remove_node
 from rota.coordination.records import Checkpoint, Meta
 from rota.coordination.repair import check_readable
-from rota.errors import ConfigError, Conflict, counted
+from rota.errors import ConfigError, counted
 from rota.ids import parse_run
 
 
@@ -32,13 +32,8 @@ def adopt(tree: GroupState, greatest_token: int, checkpoints: Mapping[str, Check
         if checkpoint is not None:
             tree.put(path, checkpoint)
         else:
-            with suppress(Conflict):  # there was none, or another adoption removed it
-                tree.store.delete(path)
+            remove_node(tree, path)  # there was none, or another adoption removed it
     return meta
-
-
-def _absent(tree: GroupState) -> ConfigError:
-    return ConfigError(f"Group {tree.group!r} is not in this ZooKeeper. Start it first, then adopt")
 
 
 def check_adoptable(tree: GroupState) -> None:
@@ -52,8 +47,7 @@ def check_adoptable(tree: GroupState) -> None:
 
 
 def _raised(tree: GroupState, now: Meta | None, greatest_token: int) -> Meta:
-    if now is None:
-        raise _absent(tree)
+    now = now or tree.meta()  # which says that there is no such group
     if now.token_base > greatest_token:
         return now
     return now.model_copy(update={"token_base": greatest_token + 1})

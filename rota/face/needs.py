@@ -46,7 +46,7 @@ Lag = tuple[float, int, int]  # since when, lag then, offset then
 class Need:
     """Something that is not well. `kind` says what `name` is: a group, worker, partition, pipeline, record, file or Dagster.
     `cause` is one word that lasts, `since` is in server seconds. `step` is empty where `why` ends with the next step.
-    `which` tells it from others of its cause, however each says it; empty: their words do."""
+    `which` tells it from others of its cause, however each says it; empty: nothing does."""
 
     kind: str
     name: str
@@ -199,7 +199,7 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         if not sensor.on:
             yield Finding(of, name, "off", f"{about}it is turned off", "turn it on, on Dagster's page")
         elif sensor.failing:
-            which = sensor.kind if sensor.kind in SHARED else ""
+            which = sensor.kind if sensor.kind in SHARED else sensor.why
             yield Finding(of, name, "fails", about + sensor.why, "", FAILING, lasted=sensor.failing, which=which)
     ticking = [sensor.quiet for sensor in there.sensors if sensor.on]
     if ticking and min(ticking) >= IDLE:
@@ -254,7 +254,8 @@ def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
     if park.retry_at is None or park.person or park.failures >= FAILURES:
         times = f" (failed {park.failures}x)" if park.failures > 1 else ""
         lasted = max(0.0, seen.now - park.since) if park.since else 0.0
-        return Finding("partition", p, "parked", f"it is parked{times}: {park.reason}", step, lasted=lasted)
+        why = f"it is parked{times}: {park.reason}"
+        return Finding("partition", p, "parked", why, step, lasted=lasted, which=park.reason)
     waits = "is tried again by itself" if is_waiting(park, seen.now) else "is to be tried again now"
     return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", park.step, patience=None)
 

@@ -18,7 +18,7 @@ def explain_gone(location: str, files: pa.Table, exists: Callable[[str], bool], 
     if not gone:
         return ""
     more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-    spans = dict.fromkeys(filter(None, map(_name_span, gone[:NAMED])))
+    spans = dict.fromkeys(filter(None, map(name_span, gone[:NAMED])))
     of = f" what stood there: {'; '.join(spans)}{', and so on' if len(gone) > NAMED else ''}" if spans else ""
     return (
         f"{location} names {gone[0]['path']}{more}, and it is gone: nobody can read the table. Bring it back; or call "
@@ -26,9 +26,9 @@ def explain_gone(location: str, files: pa.Table, exists: Callable[[str], bool], 
     )
 
 
-def _name_span(said: Mapping[str, Any]) -> str:
+def name_span(said: Mapping[str, Any]) -> str:
     """Of which offsets the file held rows, as far as its statistics tell."""
     low, high, first, last = (said.get(f"{end}.{name}") for name in (PARTITION, OFFSET) for end in ("min", "max"))
-    if low is None or low != high or first is None or last is None:
+    if None in (low, high, first, last):
         return ""
-    return f"{low} from {first} to {int(last) + 1}"
+    return f"{low if low == high else f'{low} to {high}'} from {first} to {int(str(last)) + 1}"

@@ -21,12 +21,17 @@ PLAIN = re.compile(
 # Marks of a column that came by itself: what it is called in landed files, and which of them brought it.
 ADDED, BROUGHT = "rota.added", "rota.brought"
 NEEDED = {PARTITION: "string", OFFSET: "long"}
-FIRST = json.dumps(
-    {
+
+
+def make_struct(types: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of these names and types, each of which may be null."""
+    return {
         "type": "struct",
-        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in NEEDED.items()],
+        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()],
     }
-)
+
+
+FIRST = json.dumps(make_struct(NEEDED))
 
 
 def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
@@ -96,10 +101,7 @@ def _nullable(kind: Any) -> Any:
             return kind
         raise BadTransform(f"A Delta table cannot hold a column of type {kind}. Cast or drop it")
     if kind["type"] == "struct":
-        fields = [
-            {"name": f["name"], "type": _nullable(f["type"]), "nullable": True, "metadata": {}} for f in kind["fields"]
-        ]
-        return {"type": "struct", "fields": fields}
+        return make_struct({f["name"]: _nullable(f["type"]) for f in kind["fields"]})
     if kind["type"] == "array":
         return {"type": "array", "elementType": _nullable(kind["elementType"]), "containsNull": True}
     if kind["type"] == "map":

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.errors import EnvironmentFailed
-from rota.ids import dagster_name
+from rota.ids import ERROR_KIND, dagster_name
 
 RUNS = """query Runs($limit: Int, $cursor: String) { runsOrError(limit: $limit, cursor: $cursor) {
   ... on Runs { results { runId jobName creationTime tags { key value } } }
@@ -164,7 +164,7 @@ class DagsterPage:
         failed = [one for one in events if one["__typename"] == "ExecutionStepFailureEvent"]
         told = [one["failureMetadata"] or {} for one in failed]
         whys = [tell.get("description") or one["error"]["message"] for tell, one in zip(told, failed, strict=True)]
-        kinds = [e["text"] for tell in told for e in tell.get("metadataEntries", ()) if e["label"] == "error"]
+        kinds = [e["text"] for tell in told for e in tell.get("metadataEntries", ()) if e["label"] == ERROR_KIND]
         return Words((said or [""])[-1], " ".join(" ".join(whys).split()), (kinds or [""])[0])
 
     def ask(self, query: str, **variables: object) -> Mapping[str, Any]:

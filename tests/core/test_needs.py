@@ -91,6 +91,15 @@ ALONE = (Worker("w1", W1),)
 DRAINED = tuple(Worker(w.id, w.incarnation, state="draining") for w in WELL.workers)
 FAILED = Parked(reason="the disk is full", failures=1, since=990.0, retry_at=1010.0, offset=5)
 
+
+def test_a_park_is_told_from_others_by_its_reason_alone() -> None:
+    """How often it failed tells no cause from another."""
+    parks = [FAILED.model_copy(update={"failures": n, "retry_at": None}) for n in (1, 3)]
+    found = [find_needs(facts(parked={"p:a": one}))[0] for one in parks]
+    assert found[0][0].why != found[1][0].why
+    assert [one.which for (one,) in found] == ["the disk is full"] * 2
+
+
 HEALTHY = {
     "idle": (WELL, 10_000.0),
     "a slow batch": (replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:a": (5, 9)}),)), BEHIND - 1),

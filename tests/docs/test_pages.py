@@ -1,5 +1,6 @@
 """What the pages say is so: code runs, commands parse, paths, links and identifiers exist, quoted lines can be printed."""
 
+import ast
 import inspect
 import json
 import os
@@ -313,3 +314,15 @@ def test_the_page_of_the_api_has_each_argument_with_its_default() -> None:
                 assert shown == "{}", f"{full}({argument})"
             else:
                 assert eval(shown) == default, f"{full}({argument})"
+
+
+def test_the_page_of_sources_has_all_that_a_source_may_lack() -> None:
+    """Each protocol beside `Source`, with its members."""
+    rows = re.findall(r"^\| `(\w+)`[^|]*\| ([^|]*) \|", (ROOT / "docs" / "sources.md").read_text(), re.M)
+    told = {name: set(re.findall(r"`(\w+)`", members)) for name, members in rows}
+    there: dict[str, set[str]] = {}
+    for module in ("ports", "spark/spark_source"):
+        for kind in ast.parse((ROOT / "rota" / "dataplane" / f"{module}.py").read_text()).body:
+            if isinstance(kind, ast.ClassDef) and "runtime_checkable" in map(ast.unparse, kind.decorator_list):
+                there[kind.name] = {one.name for one in kind.body if isinstance(one, ast.FunctionDef)}
+    assert there == {name: told.get(name) for name in there}

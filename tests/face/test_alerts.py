@@ -96,7 +96,8 @@ def listener(tmp_path: Path) -> Iterator[Listener]:
 
 
 def park(partition: str, why: str) -> Need:
-    return Need("partition", partition, "parked", f"it is parked: {why}", f"rota retry {partition}", 1.0, True, 1.0)
+    step = f"rota retry {partition}"
+    return Need("partition", partition, "parked", f"it is parked: {why}", step, 1.0, True, 1.0, which=why)
 
 
 def test_a_cause_is_told_once_however_many_partitions_meet_it_and_once_when_it_is_over(listener: Listener) -> None:
@@ -227,9 +228,10 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
 
 
 def test_sensors_that_fail_for_other_reasons_are_told_each(listener: Listener) -> None:
-    """By their words, which an older rota quoted alone: what a need says apart from them joins it with others."""
+    """By what a need says beside its sentence, where two say the same."""
     first, other = (
-        Need("pipeline", "p", "fails", f"sensor s: {why}", "", 1.0, True, 1.0) for why in ("no rights", "full")
+        Need("pipeline", "p", "fails", f"sensor s: {why}", "", 1.0, True, 1.0, which=why)
+        for why in ("no rights", "full")
     )
     listener.need(first)
     assert len(listener.tick()) == 1

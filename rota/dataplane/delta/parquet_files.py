@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from pyarrow import fs
 from rota.dataplane import columns, footers, names
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
+from rota.ledger.gone_files import name_span
 from rota.ledger.port import Rows
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
@@ -69,7 +71,7 @@ class ParquetFiles:
         to = _name_file(attempt, "merged")
         make_folder(self.location, to.rpartition("/")[0])
         try:
-            taken = do_each(self.location, self._take, map(footers.resolve_path, paths))
+            taken = do_each(self.location, partial(read, self.location), map(footers.resolve_path, paths))
             files = [pq.ParquetFile(pa.BufferReader(one)) for one in taken]
             if not all(is_plain(file.metadata) for file in files):
                 return None
@@ -119,14 +121,8 @@ class ParquetFiles:
         except (OSError, pa.ArrowInvalid) as error:
             raise self._explain_unreadable(said, error) from error
 
-    def _take(self, path: str) -> bytes:
-        return read(self.location, path)
-
     def _explain_unreadable(self, said: Mapping[str, Any], error: Exception) -> EnvironmentFailed:
-        low, high, first, last = (said.get(f"{end}.{c}") for c in (PARTITION, OFFSET) for end in ("min", "max"))
-        of = ""
-        if isinstance(low, str) and isinstance(last, int):  # a long id is in no statistic
-            of = f" (of {low if low == high else f'{low} to {high}'}: {first} to {last + 1})"
+        of = f" ({span})" if (span := name_span(said)) else ""
         return EnvironmentFailed(
             f"{join(self.location, said['path'])} cannot be read ({error}), and the table names it. Nothing was replaced. "
             f"Bring it back; or remove it, call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"

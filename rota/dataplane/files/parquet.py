@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from rota.dataplane.files.landing import LandedBytes
 from rota.errors import EnvironmentFailed
-from rota.ledger.schema import BROUGHT, list_added
+from rota.ledger.schema import BROUGHT, list_added, make_struct
 
 SIGNED = ("integer", "long", "double", "decimal>10")  # `decimal>10`: with ten digits before the point, or more
 UNSIGNED = ("integer", "long", "double")
@@ -168,8 +168,7 @@ def find_type(node: Node) -> Any:
     parts = {name: _find_part(name, part) for name, part in node.parts}
     match node.sort:
         case "struct":
-            fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in parts.items()]
-            return {"type": "struct", "fields": fields}
+            return make_struct(parts)
         case "map":
             return {"type": "map", "keyType": parts["key"], "valueType": parts["value"], "valueContainsNull": True}
         case "array":

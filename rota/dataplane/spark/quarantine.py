@@ -26,6 +26,7 @@ from rota.dataplane.spark.parsing import Parsed, Tally
 from rota.dataplane.spark.spark_source import Explain, HoldsSeveral
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
+from rota.ledger.schema import make_struct
 from rota.ledger.values import DataFile
 from rota.pipeline import Pipeline
 from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
@@ -43,14 +44,9 @@ KINDS = {
     "_raw": "string",
     "_attempt": "string",
 }
-SPARKS = json.dumps(
-    {
-        "type": "struct",
-        "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in KINDS.items()],
-    }
-)
 SCHEMA = pa.schema(
-    [(n, pa.int64() if t == "long" else pa.string()) for n, t in KINDS.items()], metadata={footers.SPARK: SPARKS}
+    [(n, pa.int64() if t == "long" else pa.string()) for n, t in KINDS.items()],
+    metadata={footers.SPARK: json.dumps(make_struct(KINDS))},
 )
 LONG = 1000  # characters
 NULLS = "_nulls"

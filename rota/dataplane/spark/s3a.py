@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rota.dataplane.spark.words import UNRESOLVED
 from rota.errors import EnvironmentFailed
 from rota.java import find_java, find_spark_home, list_jars, locate_jars
 
@@ -64,7 +65,7 @@ def _resolve(scratch: Path) -> Path:
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             log.seek(0)
             lines = log.read().decode(errors="replace").splitlines()
-            why = next((line.strip() for line in lines if "unresolved dependency" in line), str(error))[:300]
+            why = next((line.strip() for line in lines if UNRESOLVED in line), str(error))[:300]
             raise EnvironmentFailed(
                 f"Spark's Ivy does not get the jars of s3a ({why}). Is a registry of Maven reachable? Its own settings are "
                 f"in the file that spark.jars.ivySettings names"

@@ -32,7 +32,7 @@ import psutil
 
 from rota.dataplane.spark import token
 from rota.dataplane.spark.probe import explain_silence
-from rota.dataplane.spark.words import STUCK
+from rota.dataplane.spark.words import STUCK, TELLING
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.java import find_spark_home, list_jars, locate_archive, use_archive
 from rota.machine import explain_exit, free_port, lock_file
@@ -263,7 +263,7 @@ class SparkServer:
                 lines = log.read().decode(errors="replace").splitlines()[-200:]
         except OSError:
             return ""
-        telling = [line for line in lines if re.search(r"Exception|ERROR|Error", line) and "\tat " not in line]
+        telling = [line for line in lines if TELLING.search(line) and "\tat " not in line]
         return (telling or [line for line in lines if line.strip()] or [""])[-1].strip()[:300]
 
     def stop(self, grace: float = 5.0) -> None:

@@ -35,5 +35,11 @@ WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py
 STUCK = re.compile(r"Killed task \S+ could not be stopped within .*")
 # Not seen, a dead Spark is told as the object of gRPC that said so.
 RPC = re.compile(r'of RPC that terminated with:\s+status = (\S+)\s+details = "(.*?)"?$', re.M)
+# Not seen, a pipeline file that needs a session as it is imported is told so in Spark's words, without where to put that.
+EARLY = re.compile("SESSION_OR_CONTEXT_NOT_EXISTS|NO_ACTIVE_OR_DEFAULT_SESSION")
+# Not seen, `rota prepare --s3` that finds no registry of Maven says how Ivy ended, and not why.
+UNRESOLVED = "unresolved dependency"
+# Not seen, of a Spark that ended its last line is told, whatever that says.
+TELLING = re.compile("Exception|ERROR|Error")
 # Not seen, a wrong token is told in Spark's own words, without what to set.
 TOKEN = "authentication token"

@@ -1,4 +1,4 @@
-"""What rota reads in the words of Spark, gRPC, the system, delta-rs and obstore is said by the versions that are installed."""
+"""What rota reads in the words of others (Spark, gRPC, the system, ...) is said by the versions that are installed."""
 
 import errno
 import json
@@ -14,7 +14,7 @@ import pytest
 from pyspark import errors
 
 from rota.dataplane.spark.session import take_first_line
-from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, STUCK, TOKEN, WRAPPED
+from rota.dataplane.spark.words import ANALYSIS, EARLY, ENVIRONMENT, STUCK, TOKEN, UNRESOLVED, WRAPPED
 from rota.ledger.delta_features import CHANGED, UNKNOWN, UNREAD
 from rota.machine import free_port
 from rota.stores import DETAILS
@@ -63,7 +63,7 @@ def test_spark_has_these_conditions() -> None:
     sessions = ("SESSION_CLOSED", "SESSION_NOT_FOUND", "SESSION_CHANGED")
     for name in (*servers, *sessions):
         assert any(name in one for one in known.keys() | inside), name
-    assert "PYTHON_VERSION_MISMATCH" in here
+    assert {"PYTHON_VERSION_MISMATCH", *EARLY.pattern.split("|")} <= here.keys()
     for name in (*servers, *sessions, "PYTHON_VERSION_MISMATCH"):
         assert ENVIRONMENT.search(f"[{name}]")
 
@@ -98,6 +98,12 @@ def test_grpc_says_so_what_happened() -> None:
 )  # fmt: skip
 def test_the_system_says_so(number: int) -> None:
     assert ENVIRONMENT.search(os.strerror(number))
+
+
+def test_ivy_says_it() -> None:
+    (path,) = SPARK.glob("jars/ivy-*.jar")
+    with ZipFile(path) as packed:
+        assert UNRESOLVED.encode() in packed.read("org/apache/ivy/core/report/ResolveReport.class")
 
 
 def test_delta_rs_says_it() -> None:
