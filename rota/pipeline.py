@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -124,22 +124,41 @@ def check_escape(options: Mapping[str, str], where: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Landing folders as a source: one folder a partition below `path`, and an offset is the ordinal of a file in it.
+    """Declares landing folders as a source: each folder below `path` is a partition, each file in it an offset.
 
-    `files` makes one and says what each option means. Raises ConfigError on a value that no run could work with."""
+    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment.
+    `format` is the format of the files: "csv", "json" (a record a line) or "parquet".
+    `schema` is Spark DDL, such as "id long, shop string". A CSV header or a Parquet file without a declared column stops
+    its partition (with the option `mergeSchema` "true" the column is null in Parquet). A column that a JSON record lacks
+    is null.
+    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset.
+    "latest" holds for the partitions that are there at the pipeline's first run; in one that appears later all is new.
+    `settle` is in seconds: a file whose size or time changed more recently waits. An object of a bucket never does.
+    `max_files` and `max_bytes` bound what one batch takes of one partition; it takes one file at least.
+    `max_job_files` and `max_job_bytes` bound one Spark job over all partitions; a run is one job or more, each a commit.
+    `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.
+    `after` says what becomes of a file once it is consumed: "keep", "delete", or "archive:_PREFIX", a folder below `path`
+    whose name begins with _ or .
+    `new_columns` says what becomes of a column of a Parquet file that `schema` does not name: "ignore"; "refuse": its
+    partition stops, and says which; or "add": the transform gets it, and the table, as null of files that lack it. (A CSV
+    header with another column always stops its partition. Of JSON other fields are ignored.)
+
+    Raises ConfigError on a bad value.
+    """
 
     path: str
+    _: KW_ONLY
     format: Format
     schema: str
-    start: Start
-    settle: float
-    max_files: int
-    max_bytes: int
-    max_job_files: int
-    max_job_bytes: int
-    options: Mapping[str, str]
-    after: str
-    new_columns: str
+    start: Start = "earliest"
+    settle: float = 2.0
+    max_files: int = 1000
+    max_bytes: int = 4 << 30
+    max_job_files: int = 4000
+    max_job_bytes: int = 4 << 30
+    options: Mapping[str, str] = field(default_factory=dict)
+    after: str = "keep"
+    new_columns: str = "ignore"
 
     def __post_init__(self) -> None:
         checked_address(self.path)
@@ -163,8 +182,11 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Three sibling Delta tables in a folder or below a prefix of a bucket: `main/`, `quarantine/`, `index/`. `delta` makes
-    one."""
+    """Declares the Delta table that a pipeline writes.
+
+    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment. The
+    rows are in `main/` below it; `quarantine/` holds the records that could not be read, `index/` which file has which
+    offset. Two pipelines never share a table. Raises ConfigError on another address."""
 
     path: str
 
@@ -172,65 +194,7 @@ class Delta:
         checked_address(self.path)
 
 
-def files(
-    path: str,
-    *,
-    format: Format,
-    schema: str,
-    start: Start = "earliest",
-    settle: float = 2.0,
-    max_files: int = 1000,
-    max_bytes: int = 4 << 30,
-    max_job_files: int = 4000,
-    max_job_bytes: int = 4 << 30,
-    options: Mapping[str, str] | None = None,
-    after: str = "keep",
-    new_columns: str = "ignore",
-) -> Files:
-    """Declares landing folders as a source: each folder below `path` is a partition, each file in it an offset.
-
-    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment.
-    `format` is the format of the files: "csv", "json" (a record a line) or "parquet".
-    `schema` is Spark DDL, such as "id long, shop string". A CSV header or a Parquet file without a declared column stops
-    its partition (with the option `mergeSchema` "true" the column is null in Parquet). A column that a JSON record lacks
-    is null.
-    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset.
-    "latest" holds for the partitions that are there at the pipeline's first run; in one that appears later all is new.
-    `settle` is in seconds: a file whose size or time changed more recently waits. An object of a bucket never does.
-    `max_files` and `max_bytes` bound what one batch takes of one partition; it takes one file at least.
-    `max_job_files` and `max_job_bytes` bound one Spark job over all partitions; a run is one job or more, each a commit.
-    `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.
-    `after` says what becomes of a file once it is consumed: "keep", "delete", or "archive:_PREFIX", a folder below `path`
-    whose name begins with _ or .
-    `new_columns` says what becomes of a column of a Parquet file that `schema` does not name: "ignore"; "refuse": its
-    partition stops, and says which; or "add": the transform gets it, and the table, as null of files that lack it. (A CSV
-    header with another column always stops its partition. Of JSON other fields are ignored.)
-
-    Raises ConfigError on a bad value.
-    """
-    return Files(
-        path=path,
-        format=format,
-        schema=schema,
-        start=start,
-        settle=settle,
-        max_files=max_files,
-        max_bytes=max_bytes,
-        max_job_files=max_job_files,
-        max_job_bytes=max_job_bytes,
-        options=options or {},
-        after=after,
-        new_columns=new_columns,
-    )
-
-
-def delta(path: str) -> Delta:
-    """Declares the Delta table that a pipeline writes.
-
-    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment. The
-    rows are in `main/` below it; `quarantine/` holds the records that could not be read, `index/` which file has which
-    offset. Two pipelines never share a table. Raises ConfigError on another address."""
-    return Delta(path)
+files, delta = Files, Delta  # as pipeline files call them
 
 
 @dataclass(frozen=True, slots=True)

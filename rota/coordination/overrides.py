@@ -31,26 +31,9 @@ def drain(tree: GroupState, worker: str) -> WorkerOverrides:
     return override(tree, worker, draining=True)
 
 
-def override(
-    tree: GroupState,
-    worker: str,
-    *,
-    cordoned: bool | None = None,
-    draining: bool | None = None,
-    capacity: float | None = None,
-    labels: Mapping[str, str] | None = None,
-    max_partitions: int | None = None,
-) -> WorkerOverrides:
-    """Sets the given fields and leaves the others. Raises ConfigError on an unknown worker or a bad value, Undecodable."""
+def override(tree: GroupState, worker: str, **wanted: object) -> WorkerOverrides:
+    """Sets these fields and leaves the others. Raises ConfigError on an unknown worker or a bad value, Undecodable."""
     check_known("worker", worker, workers(tree))
-    given = {
-        "cordoned": cordoned,
-        "draining": draining,
-        "capacity": capacity,
-        "labels": labels,
-        "max_partitions": max_partitions,
-    }
-    wanted = {k: v for k, v in given.items() if v is not None}
 
     def changed(now: WorkerOverrides | None) -> WorkerOverrides:
         return _made(WorkerOverrides, (now or WorkerOverrides()).model_dump() | wanted)

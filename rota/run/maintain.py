@@ -15,12 +15,12 @@ from typing import TypeVar
 
 from rota.dataplane.ports import TidiesUp
 from rota.errors import ForeignTable, RotaError
-from rota.ledger.foreign_commits import join_ranges
 from rota.ledger.identity import explain_taken
 from rota.ledger.ledger import Ledger
 from rota.ledger.merging import A_NIGHT, Merged, merge
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
+from rota.run.spans import find_consumed
 
 T = TypeVar("T")
 RETENTION = timedelta(days=7)  # of files that no version needs
@@ -69,11 +69,7 @@ def _tidy(pipeline: Pipeline, main: Ledger) -> int:
     source = open_source(pipeline)
     if not (isinstance(source, TidiesUp) and source.tidies):
         return 0
-    consumed: dict[str, list[tuple[int, int]]] = {}
-    for one in main.read_log():
-        for partition, span in one.ranges.items() if one.op == "commit" else ():
-            consumed.setdefault(partition, []).append(span)
-    return source.tidy({p: join_ranges(spans) for p, spans in consumed.items()})
+    return source.tidy(find_consumed(main.read_log()))
 
 
 def _check_owner(main: Ledger) -> None:

@@ -5,7 +5,7 @@ offset is in one span, and what was skipped in between is in none. What it costs
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
@@ -45,7 +45,7 @@ def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dic
     where the source has no files, or nothing of it can change."""
     if choice.range:
         return {p: [choice.range] for p in partitions}
-    consumed = find_consumed(ports.main.read_log(), partitions, None if choice.stamped else choice.time)
+    consumed = find_consumed(ports.main.read_log(), set(partitions), None if choice.stamped else choice.time)
     source, offsets = ports.source, dict[str, Iterable[int]]()
     if choice.time and choice.stamped:
         return _find_stamped(source, consumed, choice.time)
@@ -61,14 +61,16 @@ def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dic
 
 
 def find_consumed(
-    past: Iterable[LogEntry], partitions: Iterable[str], time: tuple[float, float] | None = None
+    past: Iterable[LogEntry], partitions: Container[str] | None = None, time: tuple[float, float] | None = None
 ) -> dict[str, list[tuple[int, int]]]:
-    """Partition -> the spans that were consumed, in this time if it is given. What was skipped is not among them."""
-    wanted, found = set(partitions), defaultdict[str, list[tuple[int, int]]](list)
+    """Partition -> the spans that were consumed, of these if they are given, in this time if it is. What was skipped is not
+    among them."""
+    found = defaultdict[str, list[tuple[int, int]]](list)
     for one in past:
         if one.op == "commit" and (time is None or time[0] <= one.at < time[1]):
-            for p in wanted & one.ranges.keys():
-                found[p].append(one.ranges[p])
+            for p, span in one.ranges.items():
+                if partitions is None or p in partitions:
+                    found[p].append(span)
     return {p: join_ranges(spans) for p, spans in found.items()}
 
 

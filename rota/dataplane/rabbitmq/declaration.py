@@ -1,7 +1,7 @@
 """What a user declares to read numbered queues of RabbitMQ."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from rota.dataplane.rabbitmq.queues import LONGEST_NAME
@@ -14,19 +14,31 @@ Start = Literal["latest"] | int
 
 @dataclass(frozen=True, slots=True)
 class RabbitQueues:
-    """Queues as a source: `<prefix><n>` is the partition of key `<n>`, and an offset is a message's sequence in it.
+    """Declares the queues `<prefix>0` to `<prefix><count - 1>` as a source. Each is a partition; its messages have what
+    `rota.rabbitmq.Publisher` gives them.
 
-    `queues` makes one and says what each option means. Raises ConfigError on a value that no run could work with."""
+    `url` is `amqp://user:password@host:port/vhost`; it may hold `${VAR}`, which a run fills in from its environment.
+    `schema` is Spark DDL, such as "id long, shop string".
+    `format` is that of a body: "json", one object, in which a column that it lacks is null; "csv", one line without
+    header; or "bytes", the body as it is, in the one column of the schema, such as "value binary".
+    `start` is the sequence at which a queue begins that the pipeline sees for the first time.
+    `max_messages` and `max_bytes` bound what one run holds in memory of all its queues, in even shares; of each queue it
+    takes one message at least.
+    `options` go to Spark's parser of the format as they are.
+
+    Raises ConfigError on a bad value.
+    """
 
     url: str = field(repr=False)
+    _: KW_ONLY
     prefix: str
     count: int
     schema: str
-    format: Format
-    start: Start
-    max_messages: int
-    max_bytes: int
-    options: Mapping[str, str]
+    format: Format = "json"
+    start: Start = 0
+    max_messages: int = 50_000
+    max_bytes: int = 256 << 20
+    options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.count < 1 or not self.prefix or len(f"{self.prefix}{self.count}".encode()) > LONGEST_NAME:
@@ -52,56 +64,14 @@ class RabbitQueues:
 
 
 class RabbitStreams(RabbitQueues):
-    """Streams as a source: `<prefix><n>` is the partition of key `<n>`, and an offset is the broker's."""
+    """Declares the streams `<prefix>0` to `<prefix><count - 1>` as a source: see `queues`. A message needs no header.
+
+    `start` is the offset at which a stream begins that the pipeline sees for the first time, or the first that is left;
+    "latest" holds for the streams that are there at the pipeline's first run: in one that appears later all is new."""
 
     def _check_start(self) -> None:
         if self.start != "latest" and (type(self.start) is not int or self.start < 0):
             raise ConfigError(f"start={self.start!r} of streams({self.prefix!r}): give 'latest' or an offset >= 0")
 
 
-def queues(
-    url: str,
-    *,
-    prefix: str,
-    count: int,
-    schema: str,
-    format: Format = "json",
-    start: int = 0,
-    max_messages: int = 50_000,
-    max_bytes: int = 256 << 20,
-    options: Mapping[str, str] | None = None,
-) -> RabbitQueues:
-    """Declares the queues `<prefix>0` to `<prefix><count - 1>` as a source. Each is a partition; its messages have what
-    `rota.rabbitmq.Publisher` gives them.
-
-    `url` is `amqp://user:password@host:port/vhost`; it may hold `${VAR}`, which a run fills in from its environment.
-    `schema` is Spark DDL, such as "id long, shop string".
-    `format` is that of a body: "json", one object, in which a column that it lacks is null; "csv", one line without
-    header; or "bytes", the body as it is, in the one column of the schema, such as "value binary".
-    `start` is the sequence at which a queue begins that the pipeline sees for the first time.
-    `max_messages` and `max_bytes` bound what one run holds in memory of all its queues, in even shares; of each queue it
-    takes one message at least.
-    `options` go to Spark's parser of the format as they are.
-
-    Raises ConfigError on a bad value.
-    """
-    return RabbitQueues(url, prefix, count, schema, format, start, max_messages, max_bytes, options or {})
-
-
-def streams(
-    url: str,
-    *,
-    prefix: str,
-    count: int,
-    schema: str,
-    format: Format = "json",
-    start: Start = 0,
-    max_messages: int = 50_000,
-    max_bytes: int = 256 << 20,
-    options: Mapping[str, str] | None = None,
-) -> RabbitStreams:
-    """Declares the streams `<prefix>0` to `<prefix><count - 1>` as a source: see `queues`. A message needs no header.
-
-    `start` is the offset at which a stream begins that the pipeline sees for the first time, or the first that is left;
-    "latest" holds for the streams that are there at the pipeline's first run: in one that appears later all is new."""
-    return RabbitStreams(url, prefix, count, schema, format, start, max_messages, max_bytes, options or {})
+queues, streams = RabbitQueues, RabbitStreams  # as pipeline files call them
