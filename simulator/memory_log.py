@@ -164,6 +164,10 @@ class MemoryVersion:
             there |= {file.path: file for file in one.adds}
         return pa.Table.from_pylist([describe_file(file) for file in there.values()], COLUMNS)
 
+    def find_vectored(self, paths: Iterable[str]) -> set[str]:  # noqa: ARG002
+        """Nobody else writes it."""
+        return set()
+
     def explain_unreadable(self) -> str:
         """Nobody else writes it."""
         return ""

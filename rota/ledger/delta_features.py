@@ -4,7 +4,7 @@ Law: where what rota writes would be read as something else, it writes nothing, 
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -24,14 +24,19 @@ def check_writable(location: str, handle: DeltaTable, removes: Collection[str]) 
     `removes` has rows that another program deleted without writing it anew: a log keeps such a file beside its like."""
     if why := explain_mapping(location, handle):
         raise ForeignTable(f"{why}. Nothing was written")
-    if not removes or VECTORS not in (handle.protocol().reader_features or ()):
-        return
-    for path in pa.table(handle.deletion_vectors())["filepath"].to_pylist():
-        if found := next((one for one in removes if str(path).endswith(f"/{one}")), ""):
-            raise EnvironmentFailed(
-                f"{found} of {location} has rows that another program deleted in place. Nothing was replaced. Let that "
-                f"program write it anew, such as by REORG TABLE ... APPLY (PURGE), and replay it then"
-            )
+    if removes and (found := find_vectored(handle, removes)):
+        raise EnvironmentFailed(
+            f"{min(found)} of {location} has rows that another program deleted in place. Nothing was replaced. Let that "
+            f"program write it anew, such as by REORG TABLE ... APPLY (PURGE), and replay it then"
+        )
+
+
+def find_vectored(handle: DeltaTable, paths: Iterable[str]) -> set[str]:
+    """Those of these files that have rows which another program deleted in place, by a deletion vector."""
+    if VECTORS not in (handle.protocol().reader_features or ()):
+        return set()
+    parts = (str(url).split("/") for url in pa.table(handle.deletion_vectors())["filepath"].to_pylist())
+    return {"/".join(of[at:]) for of in parts for at in range(len(of))}.intersection(paths)
 
 
 def check_known(location: str, error: Exception) -> None:

@@ -27,7 +27,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.ledger import past
+from rota.ledger import delta_features, past
 from rota.ledger.delta_commits import Said, check_lasting, find_info, list_transactions, parse_said
 from rota.ledger.delta_features import CHANGED, UNREAD, check_known, check_writable, describe_error, explain_mapping
 from rota.ledger.kept_tables import Past, find_newest, list_tags, open_kept
@@ -80,6 +80,10 @@ class DeltaVersion:
     def files(self) -> pa.Table:
         """The files of this version, with their statistics as columns."""
         return pa.table(self.handle.get_add_actions(flatten=True))
+
+    def find_vectored(self, paths: Iterable[str]) -> set[str]:
+        """See `Version.find_vectored`."""
+        return delta_features.find_vectored(self.handle, paths)
 
     def explain_unreadable(self) -> str:
         """See `Version.explain_unreadable`."""

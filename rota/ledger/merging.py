@@ -6,7 +6,7 @@ Laws:
    call plans again. Of one that died nobody sees a file, until the vacuum takes it.
 3. One call rewrites what its bound allows, `MANY` files at most, and says what it left. A file of half the target or more
    is never rewritten, and none for fewer than `FEW` files, unless they fill one: so a byte is rewritten a few times in its
-   life.
+   life. Nor is one with rows that another program deleted in place: they would be there again.
 4. It costs a run little: one commit of `EVERY` looks, and rewrites as much as takes some 5 % of the time that Spark took to
    write it.
 """
@@ -74,7 +74,10 @@ def merge(ledger: Ledger, bound: Bound) -> Merged:
     """Puts files of the table together. Raises EnvironmentFailed, ForeignTable; what was done until then stays."""
     if (table := ledger.open()) is None:
         return Merged()
-    taken, left = choose_groups(plan_groups(table.files(), bound.target), bound)
+    files = table.files()
+    if hurt := table.find_vectored(files["path"].to_pylist()):
+        files = files.filter(pc.invert(pc.is_in(files["path"], pa.array(sorted(hurt)))))
+    taken, left = choose_groups(plan_groups(files, bound.target), bound)
     done = [group for group in taken if _merge_group(ledger, table, group)]
     return Merged(sum(map(len, done)), len(done), sum(map(_size, taken)), sum(map(len, left)), sum(map(_size, left)))
 

@@ -80,6 +80,10 @@ class Version(Protocol):
         `max.<column>` where it is known."""
         ...
 
+    def find_vectored(self, paths: Iterable[str]) -> set[str]:
+        """Those of these files that have rows which another program deleted in place: nobody removes such a file."""
+        ...
+
     def explain_unreadable(self) -> str:
         """Why what rota writes would be read as something else, with the next step; empty where it would not."""
         ...

@@ -10,11 +10,15 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.errors import EnvironmentFailed
+from rota.ledger.delta_log import DeltaVersion
+from rota.ledger.merging import FEW
 from rota.people.adopt import adopt
+from rota.run.maintain import maintain
 from rota.run.replay import replay
 from tests.dataplane.without_spark import foreign_programs as programs
 from tests.dataplane.without_spark.foreign_programs import KEEPS, TAKES
 from tests.dataplane.without_spark.struck_stage import BETWEEN, MOMENTS, Stage, strike
+from tests.dataplane.without_spark.trickle import Trickle
 
 
 @pytest.mark.parametrize("moment", [BETWEEN, *MOMENTS])
@@ -85,3 +89,25 @@ def test_a_replay_does_not_bring_back_what_was_deleted_in_place(tmp_path: Path) 
     with pytest.raises(EnvironmentFailed, match=r"deleted in place. Nothing was replaced. .*REORG TABLE"):
         list(replay(one.world.tree, one.ports, {"p:a": (0, 2), "p:b": (0, 2)}, "again"))
     assert DeltaTable(one.main).version() == version
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_files_with_rows_that_were_deleted_in_place_stay_and_the_others_are_put_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Without the guard nothing is put together any more, each maintenance is red, and leaves a file that nobody names."""
+    if not guarded:
+        monkeypatch.setattr(DeltaVersion, "find_vectored", lambda *_: set())
+    one = Trickle(tmp_path / "x")
+    for _ in range(FEW + 1):
+        one.land("a")
+        one.consume()
+    main = one.world.table / "main"
+    programs.delete_in_place_by_spark(main)
+    adopt(one.world.tree, [one.world.pipeline])
+    done = maintain(one.world.pipeline)
+    assert (done.main.before, done.main.after, not done.failed) == (
+        (FEW, 1, True) if guarded else (0, 0, False)
+    )
+    assert len(DeltaTable(main).file_uris()) == (2 if guarded else FEW + 1)
+    assert len(list(main.glob("data/*/merged/*.parquet"))) == 1
