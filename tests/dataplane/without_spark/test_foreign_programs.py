@@ -106,8 +106,6 @@ def test_files_with_rows_that_were_deleted_in_place_stay_and_the_others_are_put_
     programs.delete_in_place_by_spark(main)
     adopt(one.world.tree, [one.world.pipeline])
     done = maintain(one.world.pipeline)
-    assert (done.main.before, done.main.after, not done.failed) == (
-        (FEW, 1, True) if guarded else (0, 0, False)
-    )
+    assert (done.main.before, done.main.after, not done.failed) == ((FEW, 1, True) if guarded else (0, 0, False))
     assert len(DeltaTable(main).file_uris()) == (2 if guarded else FEW + 1)
     assert len(list(main.glob("data/*/merged/*.parquet"))) == 1
