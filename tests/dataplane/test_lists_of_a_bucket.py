@@ -10,8 +10,9 @@ from obstore.store import S3Store
 
 from rota import stores
 from rota.dataplane.files import bucket as buckets
-from rota.dataplane.files.bucket import BucketLanding
+from rota.dataplane.files.bucket import PAGE, BucketLanding
 from rota.local.bucket import BucketServer
+from rota.stores import open_files
 
 # Neighbours of each other in the order of keys: what is before and behind a slash.
 FOLDERS = ("a", "a b", "a!", "a#1", "a%", "a-1", "a.", "a.b", "a0", "aa", "a~", "b", "b=1", "é", "ü b", "z")
@@ -110,3 +111,33 @@ def test_many_folders_cost_as_many_lists_as_their_objects_have_pages(bucket: str
         before = bucket_server.count_requests()
         assert all(len(files) == 1 for _, files in landing.list_rested(dict.fromkeys(asked, frozenset()), 0.0, 0.0))
         assert bucket_server.count_requests() - before == 1
+
+
+def test_what_only_shows_a_folder_is_asked_for_once(bucket: str, bucket_server: BucketServer) -> None:
+    """A look at a folder with many of these, as consoles and Hadoop make them, took a request for each."""
+    landing = BucketLanding(f"{bucket}/land")
+    landing.store.put("a/0", b"1")
+    landing.store.put("a/empty", b"")
+    for number in range(30):
+        open_files(landing.place).create_dir(f"a/{number:02}", recursive=True)
+    asked, costs = {"a": frozenset[str]()}, []
+    for _ in range(2):
+        before = bucket_server.count_requests()
+        ((_, files),) = landing.list_rested(asked, 0.0, 0.0)
+        costs.append(bucket_server.count_requests() - before)
+        assert [file.path for file in files if not isinstance(files, OSError)] == ["a/0", "a/empty"]
+    assert costs == [1 + 31, 1 + 1], "the empty one is asked for until it is known to the index"
+
+
+def test_what_was_archived_costs_no_look(bucket: str, bucket_server: BucketServer) -> None:
+    landing = BucketLanding(f"{bucket}/land")
+    for number in range(2 * PAGE + 5):
+        landing.store.put(f"_done/a/{number:05}", b"1")
+    for path in ("A/0", "a/0", "_done0/x"):
+        landing.store.put(path, b"1")
+    before = bucket_server.count_requests()
+    assert landing.list_ignored() == []
+    assert bucket_server.count_requests() - before == 3, "one at the top, and one on each side of the archive"
+    odd = bucket_server.data / bucket.removeprefix("s3://") / "land" / "a" / "x\ty"
+    odd.write_text("1")
+    assert [path for path, _ in landing.list_ignored()] == ["a/x\\ty"]

@@ -9,8 +9,8 @@ folder, and leaps over those that nobody asked for: so a look takes no more list
 they hold little.
 
 Law: a key with a part that is hidden (`is_hidden`) is hidden; a key that ends in a slash and has no bytes is what shows
-a folder. Any other that is not read has a reason. Of a prefix with a key that obstore refuses to list, Arrow lists the
-names, and each new object is asked for its ETag.
+a folder: a process asks for it once. Any other that is not read has a reason. Of a prefix with a key that obstore refuses to
+list, Arrow lists the names, and each new object is asked for its ETag.
 """
 
 import re
@@ -46,6 +46,7 @@ DEAR = 16  # what an answer with a list of keys costs, in answers of one
 ODD = re.compile(r"[\x00-\x1f\x7f]|//|/$")
 WHY_ODD = "its key has a control character, or a slash too many; land it under another"
 Found = tuple[str, int, object]  # key, bytes, ETag
+FOLDERS: set[tuple[str, str]] = set()  # what only showed a folder once it was asked for: place, path; none has a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +78,22 @@ class BucketLanding:
     def list_ignored(self) -> Sequence[tuple[str, str]]:
         """See `Landing.list_ignored`."""
         found = {path: listing.ASIDE for path in self._list_top()[1] if not _is_hidden(path)}
-        try:
-            for _ in self._list_whole(""):
-                pass
-        except OddKey:
+        if self._has_odd():
             odd = (one.path for one in self._list_by_arrow("", recursive=True) if one.is_file)
             found |= {printable(path): WHY_ODD for path in odd if ODD.search(path) and not _is_hidden(path)}
         return list(found.items())
+
+    def _has_odd(self) -> bool:
+        """Whether obstore refuses a key. An archive may be long: what is hidden at the top is leapt over."""
+        last = ""
+        try:
+            while last < END:
+                _, last = self._list_page(last)
+                if last < END and is_hidden(last.partition("/")[0]):
+                    last = f"{last.partition('/')[0]}/{END}"
+        except OddKey:
+            return True
+        return False
 
     def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
         """See `Landing.list_rested`: an object needs no rest."""
@@ -135,10 +145,15 @@ class BucketLanding:
             return self._land(self._ask_each(folder, known))
 
     def _land(self, found: Iterable[Found]) -> list[LandedFile]:
+        files = list(found)
+        empty = [path for path, size, _ in files if not size and (self.place, path) not in FOLDERS]
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            shows = pool.map(self._only_shows_a_folder, empty)
+            FOLDERS.update((self.place, path) for path, only in zip(empty, shows, strict=True) if only)
         return [
             LandedFile(path, size, identify(tag))
-            for path, size, tag in found
-            if size or not self._only_shows_a_folder(path)
+            for path, size, tag in files
+            if size or (self.place, path) not in FOLDERS
         ]
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
