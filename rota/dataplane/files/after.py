@@ -88,7 +88,11 @@ class Tidier:
         return taken
 
     def _take(self, file: LandedFile) -> bool:
-        taken = self.landing.take(file, self.name_archived(file).path if self.archive else "")
+        try:
+            taken = self.landing.take(file, self.name_archived(file).path if self.archive else "")
+        except OSError as error:  # such as an object that is too large to be copied: the others go
+            log.warning("file=%s not_taken_away=%s", file.path, error)
+            return False
         if not taken:
             log.warning("file=%s not_taken_away=it is not the one that was consumed; rota check says more", file.path)
         return taken

@@ -195,6 +195,20 @@ def test_what_was_skipped_or_stood_before_the_start_was_not_consumed(
     assert list_landed(one) == (["a/bad.json", "a/old.json"] if guarded else [])
 
 
+def test_a_file_that_cannot_be_moved_stays_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It kept all later ones of its folder where they were. In a bucket it may be one that is too large to copy."""
+    one = Trickle(tmp_path / "x", ARCHIVE)
+    (one.world.folder / "land/_done/2026/a/000.json").mkdir(parents=True)
+    for _ in range(3):
+        one.land("a")
+    one.consume()
+    assert (list_landed(one), list_archived(one)) == (["a/000.json"], ["a/001.json", "a/002.json"])
+    assert "file=a/000.json not_taken_away=" in caplog.text
+    (one.world.folder / "land/_done/2026/a/000.json").rmdir()
+    assert maintain(one.world.pipeline).tidied == 1
+    assert is_whole(one)
+
+
 def test_a_replay_reads_the_archive_and_says_what_was_deleted(trickle: Trickle) -> None:
     for _ in range(2):
         trickle.land("a")
