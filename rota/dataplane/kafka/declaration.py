@@ -18,7 +18,7 @@ OURS = {
     "isolation.level", "enable.partition.eof", "plugin.library.paths", "group.instance.id", "group.protocol",
 }  # fmt: skip
 SECRET = re.compile(
-    r"(?i).*(password|secret|\.pem$|oauthbearer\.config)"
+    r"(?i).*(password|passphrase|secret|jaas|\.pem$|oauthbearer\.config)"
 )  # `ssl.ca.pem` is none, and may be hidden too
 
 

@@ -43,12 +43,13 @@ SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
     """The topic that is declared; `index`, a folder or a URL, holds the id of the topic whose offsets the table
-    has."""
+    has; `reading` are the partitions of which ranges are being read."""
 
     declared: Kafka
     topic: Topic
     group: str
     index: str
+    reading: set[str] = field(default_factory=set)
     _noted: list[Callable[[], None]] = field(default_factory=list)
 
     @classmethod
@@ -152,7 +153,8 @@ class KafkaSource:
         return {p: found.get(self.number(p), max(found.values(), default=LARGE)) for p in starts}
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """See `Source.find_broken`: the retention took its start, or the topic is another or ends before."""
+        """See `Source.find_broken`: the retention took its start, or the topic is another or ends before. What a job read it
+        read whole, or it failed: then the retention may take it."""
         seen = self._look()
         if why := self._explain_other(seen):
             return {p: SourceChanged(f"{p}: {why}", partition=p) for p in ranges}
@@ -168,7 +170,7 @@ class KafkaSource:
             return EnvironmentFailed(
                 self.explain_unreadable(partition) or f"{name} was without a leader. It is tried again"
             )
-        if start < first:
+        if start < first and partition not in self.reading:
             return SourceChanged(
                 f"{name} begins at {first} and offset {start} was asked for: its retention is over",
                 step=f"To go on without: rota skip {quote(partition)}",
@@ -272,7 +274,11 @@ class KafkaSource:
             tuple(beside.values()),
             declared.tombstones == "keep",
         )
-        yield Records(parsed, None if declared.format == "bytes" else self._explain_bad, identify=columns.keep_ids)
+        self.reading.update(ranges)
+        try:
+            yield Records(parsed, None if declared.format == "bytes" else self._explain_bad, identify=columns.keep_ids)
+        finally:
+            self.reading.clear()
 
     def _explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         ours = {BESIDE[name] for name in self.declared.columns}

@@ -43,6 +43,12 @@ class Topic:
     name: str
     client: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        try:
+            import confluent_kafka  # noqa: F401
+        except ModuleNotFoundError:
+            raise ConfigError("Kafka needs the library confluent-kafka. Type: pip install 'rota[kafka]'") from None
+
     @property
     def place(self) -> str:
         """Where a person finds it."""
@@ -133,11 +139,9 @@ class Topic:
         """One client for each settings of this process: to make one is to connect, and a look asks twice a second."""
         settings = tuple(sorted(self.client.items()))
         if settings not in _clients:
-            try:
-                from confluent_kafka import KafkaException
-                from confluent_kafka.admin import AdminClient
-            except ModuleNotFoundError:
-                raise ConfigError("Kafka needs the library confluent-kafka. Type: pip install 'rota[kafka]'") from None
+            from confluent_kafka import KafkaException
+            from confluent_kafka.admin import AdminClient
+
             try:
                 _clients[settings] = AdminClient({"log_level": 0, AFRESH: 2000, **self.client})
             except KafkaException as error:

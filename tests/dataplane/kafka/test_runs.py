@@ -1,6 +1,7 @@
 """Runs over a topic of a real broker, on a real Spark and real tables."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
@@ -11,6 +12,7 @@ from rota.dataplane.kafka import reading
 from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.ports import Job
+from rota.dataplane.spark.bisection import Bisection
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
@@ -21,6 +23,7 @@ from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 from tests.dataplane.conftest import log
 from tests.dataplane.kafka.lettered import LETTERS, LetteredSource
 from tests.dataplane.kafka.topics import Worlds, commit, commit_some, number, read
+from tests.dataplane.striking import strike_at
 
 POISON = '.withColumn("n", F.when(frame["_partition"] == "p:poison", F.raise_error(F.lit("poison")))' + (
     '.otherwise(frame["n"]).cast("int"))'
@@ -167,6 +170,22 @@ def test_what_the_retention_took_parks_with_one_line_and_one_skip_goes_on(worlds
     assert isinstance(events["p:1"], CommittedBatch), "the other goes on"
     assert skip(world.tree, world.ports, "p:0") == (5, 8)
     assert commit(world, "0")["p:0"].rows == 2
+
+
+@pytest.mark.parametrize("moment", ["look_again", "write_together"])
+def test_what_the_retention_takes_once_it_was_read_is_in_the_table(worlds: Worlds, moment: str) -> None:
+    """It was read whole, and then thrown away, and a person was called who could but skip it. Before it is read it parks."""
+    world, broker, topic = worlds.make(1), worlds.broker, worlds.topic
+    world.give("0")
+    broker.produce(topic, 0, number(8))
+    with strike_at(Bisection, moment, lambda: broker.drop(topic, 0, before=5), before=True):
+        (event,) = world.run("0")
+    if moment == "look_again":
+        assert isinstance(event, CommittedBatch)
+        assert Counter(read(world, "n")) == Counter((n,) for n in range(8))
+    else:
+        assert isinstance(event, ParkedPartition)
+        assert "begins at 5 and offset 0 was asked for: its retention is over" in event.reason
 
 
 def test_a_topic_made_anew_is_noticed_before_anything_is_written(worlds: Worlds) -> None:

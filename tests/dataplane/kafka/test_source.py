@@ -1,6 +1,7 @@
 """A topic as a source, without Spark, on a real broker: it keeps what every source promises, and what Kafka adds."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.kafka.topic import Topic
 from rota.errors import ConfigError, RotaError, SourceChanged
 from rota.kafka import kafka
+from rota.pipeline import Pipeline, delta
+from rota.registry import open_source
 from tests.dataplane.conformance.source_suite import (
     HoldingSuite,
     RememberingSuite,
@@ -159,6 +162,13 @@ def test_nobody_who_answers_is_an_error_within_the_deadline(tmp_path: Path, monk
             ask()
 
 
+def test_without_the_library_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka", None)
+    pipeline = Pipeline(kafka("h:1", "t", schema="n int"), delta(str(tmp_path / "t")), name="p")
+    with pytest.raises(ConfigError, match=r"confluent-kafka. Type: pip install 'rota\[kafka\]'"):
+        open_source(pipeline)
+
+
 class Nowhere:
     servers = "127.0.0.1:1"
 
@@ -169,6 +179,8 @@ class Nowhere:
         ({"client": {"sasl.password": "hunter22"}}, "from the environment alone"),
         ({"client": {"sasl.password": "x${SET}"}}, "from the environment alone"),
         ({"client": {"ssl.key.pem": "-----BEGIN"}}, "from the environment alone"),
+        ({"client": {"sasl.oauthbearer.assertion.private.key.passphrase": "hunter22"}}, "from the environment alone"),
+        ({"client": {"sasl.jaas.config": "password=hunter22"}}, "from the environment alone"),
         ({"client": {"enable.auto.commit": "true"}}, "is for rota to set"),
         ({"columns": ("key", "key")}, "Known, each once"),
         ({"columns": ("keys",)}, "'keys'"),
