@@ -46,8 +46,7 @@ def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> 
 
     @dg.asset_check(asset=key, name=checks.SERVED, description="Every file in the folder of pipelines is served.")
     def check() -> dg.AssetCheckResult:
-        said = checks.check_files(key, refused)
-        return dg.AssetCheckResult(passed=said.passed, description=said.description, metadata=said.metadata)
+        return checks.make_result(checks.check_files(key, refused))
 
     return check
 

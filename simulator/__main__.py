@@ -59,8 +59,8 @@ def command(
         left = progress.seconds / done * (total - done)
         said = f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}"
         progress.show_step(said)
-        if done * 10 // total > (done - 1) * 10 // total:
-            progress.show_part(said)
+        if not (as_json or view.console.is_terminal) and done * 10 // total > (done - 1) * 10 // total:
+            view.errors.print(f"[dim]{progress.seconds:6.1f} s[/]  {said}", soft_wrap=True)
 
     try:
         with progress.show_spinner():

@@ -145,11 +145,6 @@ class Progress:
         if not self._silent:
             console.print(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}", soft_wrap=True)
 
-    def show_part(self, text: str) -> None:
-        """Prints one line to standard error for a part of the work; nothing on a terminal, which has the spinner."""
-        if not self._silent and self._live is None:
-            errors.print(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}", soft_wrap=True)
-
     @contextmanager
     def show_spinner(self) -> Iterator["Progress"]:
         """Shows the spinner while it is open, on a terminal."""

@@ -63,8 +63,7 @@ def read_others(tree: GroupState, worker: str) -> Others:
     grabs = read_grabs(tree)
     live, people, slots = tree.newest(tree.live()), tree.worker_overrides(), tree.assigns()
     targets = _read_targets(tree, live, slots, head, me=worker)
-    doubtful = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
-    doubtful |= _find_torn(tree, live) - {worker}
+    doubtful = tree.find_torn(tree.paths.workers) | _find_torn(tree, live) - {worker}
     members: dict[str, Member] = {}
     for name, view in live.items():
         merged = merge_worker(

@@ -266,6 +266,10 @@ class GroupReader:
         """The last refused writes."""
         return self._needed(self.paths.refused, Refusals).record
 
+    def find_torn(self, folder: str) -> set[str]:
+        """The names of the records in the folder that could not be read."""
+        return {path.rpartition("/")[2] for path in self.unreadable if path.startswith(f"{folder}/")}
+
     def _folder(self, folder: str, model: type[R], known: Callable[[str], bool] = is_id) -> dict[str, Read[R]]:
         reads = self.read_many([f"{folder}/{n}" for n in self._ids(folder, known)], model)
         return {path.rpartition("/")[2]: read for path, read in reads.items()}

@@ -171,10 +171,7 @@ class _Attempt:
     def _read(self) -> dict[str, Read[Slots] | None]:
         """Worker -> its slots as they are; None: there, but unreadable."""
         found: dict[str, Read[Slots] | None] = dict(self.tree.assigns())
-        for path, _ in sorted(self.tree.unreadable.items()):
-            if path.startswith(f"{self.tree.paths.assigns}/"):
-                found[path.rpartition("/")[2]] = None
-        return found
+        return found | dict.fromkeys(sorted(self.tree.find_torn(self.tree.paths.assigns)))
 
     def _is_changed(self, worker: str) -> bool:
         wanted = self.publication.targets.get(worker, frozenset())
@@ -192,13 +189,10 @@ class _Attempt:
         moved = self.publication.observed is not None and any(True for _ in self.publication.audit.moves)
         if not self.changed and not moved:
             return self._settled()
-        if moved:
-            term = self._flip([self._audit()], self.epoch)
-            self._trim()
-            return self.published(term)
-        self._write(self._new_own_records())
-        self._write(self._new_slots())
-        self._verify()
+        if not moved:
+            self._write(self._new_own_records())
+            self._write(self._new_slots())
+            self._verify()
         term = self._flip([self._audit()], self.epoch)
         self._trim()
         return self.published(term)

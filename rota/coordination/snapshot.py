@@ -21,7 +21,7 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
-from rota.core.reasons import explain_unplaceable
+from rota.core.reasons import explain_refusal
 from rota.ids import partition_id, pipeline_of, worker_of
 
 
@@ -73,7 +73,7 @@ def read_basis(tree: GroupReader) -> Basis:
     partitions = {p: read.record for p, read in pipelines.items()}
     live = tree.newest(tree.live())
     people = tree.worker_overrides()
-    unreadable = {p.rpartition("/")[2] for p in tree.unreadable if p.startswith(f"{tree.paths.workers}/")}
+    unreadable = tree.find_torn(tree.paths.workers)
     workers = tuple(
         merge_worker(live[w], people[w].record if w in people else WorkerOverrides(), doubtful=w in unreadable)
         for w in sorted(live, key=str.encode)
@@ -142,17 +142,14 @@ def explain_pin(tree: GroupReader, partition: str, worker: str) -> str:
     """Why nobody would have the partition if it were pinned to the worker, in words that follow that one's name; empty where
     it may have it. What else is pinned to it fills its cap; the others would make room. Raises as `read_basis` does."""
     seen = read_basis(tree)
-    if worker not in {w.id for w in seen.workers}:
+    if (one := next((w for w in seen.workers if w.id == worker), None)) is None:
         return "is not live"
     known = seen.partitions.get(pipeline_of(partition))
     own = tree.owned((partition,)).get(partition)
     keeps = own is not None and worker_of(own.incarnation or "") == worker  # a cordoned worker keeps what it has
-    workers = [
-        replace(w, state="active") if keeps and w.id == worker and w.state == "cordoned" else w for w in seen.workers
-    ]
-    pinned = Counter(to for one, to in seen.overrides.pins.items() if one != partition)
+    pinned = Counter(to for p, to in seen.overrides.pins.items() if p != partition)
     kind = (tuple(sorted(known.requires.items())) if known else (), worker)
-    return explain_unplaceable(workers, kind, pinned).removeprefix(f"pinned to {worker}, which ")
+    return explain_refusal(replace(one, state="active") if keeps and one.state == "cordoned" else one, kind, pinned)
 
 
 def _chosen(tree: GroupReader, live: Mapping[str, LiveView]) -> dict[str, str]:

@@ -90,23 +90,28 @@ def explain_unplaceable(workers: Sequence[Worker], kind: Kind, held: Mapping[str
     requires, pin = kind
     if not workers:
         return "there is no worker"
-    pinned = next((w for w in workers if w.id == pin), None)
-    if pin is not None and pinned is None:
-        return f"pinned to {pin}, which is not among the workers"
-    if pinned is not None and not matches(pinned, kind):
-        return f"pinned to {pin}, which lacks {_format_labels(requires)}"
+    if pin is not None:
+        pinned = next((w for w in workers if w.id == pin), None)
+        why = explain_refusal(pinned, kind, held) if pinned else "is not among the workers"
+        return why and f"pinned to {pin}, which {why}"
     able = [w for w in workers if matches(w, kind)]
     if not able:
         return f"no worker has {_format_labels(requires)}"
     active = [w for w in able if w.state == "active"]
-    if pinned is not None and not active:
-        return f"pinned to {pin}, which is {pinned.state}"
     if not active:
         states = " or ".join(sorted({w.state for w in able}))
         return f"every worker that could take it is {states}"
-    if all(_is_full(w, held) for w in active):
-        return f"pinned to {pin}, which is at its cap" if pin else "every worker that may hold it is at its cap"
-    return ""
+    return "every worker that may hold it is at its cap" if all(_is_full(w, held) for w in active) else ""
+
+
+def explain_refusal(worker: Worker, kind: Kind, held: Mapping[str, int] | None) -> str:
+    """Why this worker may not take a partition of this kind, in words that follow its name; empty where it may. `held` as
+    `explain_unplaceable` has it."""
+    if not matches(worker, kind):
+        return f"lacks {_format_labels(kind[0])}"
+    if worker.state != "active":
+        return f"is {worker.state}"
+    return "is at its cap" if _is_full(worker, held) else ""
 
 
 def _is_full(worker: Worker, held: Mapping[str, int] | None) -> bool:

@@ -189,8 +189,8 @@ def _find_others(tree: GroupState, protocol: str) -> str:
 def _torn(tree: GroupState) -> str:
     """Which targets cannot be read; empty when all can."""
     tree.assigns()
-    lost = sorted(path.rpartition("/")[2] for path in tree.unreadable if path.startswith(f"{tree.paths.assigns}/"))
-    return f"the target of {', '.join(lost)} cannot be read" if lost else ""
+    lost = tree.find_torn(tree.paths.assigns)
+    return f"the target of {', '.join(sorted(lost))} cannot be read" if lost else ""
 
 
 def _why(seen: Basis, due: bool) -> str:

@@ -109,34 +109,20 @@ def consume(
     Raises EnvironmentFailed (the run ends, nobody is parked), ForeignTable (nothing was written), Unavailable.
     """
     for some in portions(partitions):
-        yield from _consume_portion(tree, pipeline, incarnation, some, run_id, ports, seconds)
-
-
-def _consume_portion(
-    tree: GroupState,
-    pipeline: Pipeline,
-    incarnation: str,
-    partitions: tuple[str, ...],
-    run_id: str,
-    ports: Ports,
-    seconds: float,
-) -> Iterator[Event]:
-    """As many as one run's node may name."""
-    node = register_run(tree, run_id, incarnation, partitions)
-    try:
-        held = read_rights(tree, incarnation, node, partitions)
-        if held.dropped:
-            with suppress(CoordinationError):  # a hand-over waits a little longer without it
-                narrow_run(tree, node, held.held)
-        for partition, reason in held.dropped.items():
-            yield DroppedPartition(partition, reason)
-        if held.held:
-            yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation, seconds).run()
-    finally:
-        if isinstance(ports.source, Holds):
-            ports.source.close()
-        with suppress(CoordinationError):
-            end_run(tree, node)
+        node = register_run(tree, run_id, incarnation, some)
+        try:
+            held = read_rights(tree, incarnation, node, some)
+            if held.dropped:
+                with suppress(CoordinationError):  # a hand-over waits a little longer without it
+                    narrow_run(tree, node, held.held)
+            yield from (DroppedPartition(p, reason) for p, reason in held.dropped.items())
+            if held.held:
+                yield from ConsumingRun(tree, pipeline, ports, held, run_id, node, incarnation, seconds).run()
+        finally:
+            if isinstance(ports.source, Holds):
+                ports.source.close()
+            with suppress(CoordinationError):
+                end_run(tree, node)
 
 
 @dataclass(frozen=True, slots=True)
