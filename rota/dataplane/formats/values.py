@@ -76,15 +76,16 @@ def parse(
         record = F.from_json(F.lit("{}"), schema)  # Spark reads its DDL, and so the name
         (name,) = frame.select(record.alias(RECORD)).select(f"{RECORD}.*").columns
         return frame.select(F.col(VALUE).alias(name), *beside, PARTITION, OFFSET)
-    kept, text = make_options(format, options), F.coalesce(F.make_valid_utf8(F.col(VALUE).cast("string")), F.lit(""))
-    declared = f"{schema}, {CORRUPT} string"
+    text = F.coalesce(F.make_valid_utf8(F.col(VALUE).cast("string")), F.lit(""))
+    text = F.regexp_replace(text, ENDED, "") if format == "csv" else text
+    good = F.col(VALUE).isNull() if keep_absent else F.lit(False)
+    texts = frame.select(text.alias(VALUE), good.alias(GOOD), *beside, PARTITION, OFFSET)  # Spark makes each text once
+    kept, text, declared = make_options(format, options), F.col(VALUE), f"{schema}, {CORRUPT} string"
     if format == "json":
         record = F.when(~lines.is_joined(text, schema, kept), F.from_json(text, declared, kept))
     else:
-        text = F.regexp_replace(text, ENDED, "")
         record = F.when(text.rlike(SHOWN) & ~text.rlike(r"[\r\n]"), F.from_csv(text, declared, kept))
-    good = F.col(VALUE).isNull() if keep_absent else F.lit(False)
-    parsed = frame.select(record.alias(RECORD), text.alias(VALUE), good.alias(GOOD), *beside, PARTITION, OFFSET)
+    parsed = texts.select(record.alias(RECORD), VALUE, GOOD, *beside, PARTITION, OFFSET)
     found = parsed.select(f"{RECORD}.*").columns
     quoted = [f"`{name.replace('`', '``')}`" for name in found]
     columns = [F.col(f"{RECORD}.{name}") for name, plain in zip(quoted, found, strict=True) if plain != CORRUPT]

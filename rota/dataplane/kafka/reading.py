@@ -122,29 +122,37 @@ def read(
                     said.append(error)
                 else:
                     raise ConnectionError(f"Connection reset: {ids[one.partition()]}: {error.str()}")
-            last = {one.partition(): one.offset() for one in found}  # of each: they come in their order
+            if not found:
+                continue
+            numbers, offsets = [one.partition() for one in found], [one.offset() for one in found]
+            last = dict(zip(numbers, offsets, strict=True))  # of each: they come in their order
             done = {n for n, offset in last.items() if offset >= ends[n] - 1}
             if done & left:
                 consumer.pause([TopicPartition(topic, n) for n in done & left])
                 left -= done
-            kept = [one for one in found if one.offset() < ends[one.partition()]] if done else found
-            kept = kept if absent else [one for one in kept if one.value() is not None]
-            if kept:
-                yield make_batch(kept, ids, beside)
-            if found:  # a Message's length is its value's
-                most = max(1, min(AT_ONCE, 4 * most, ROOM * len(found) // max(1, sum(map(len, found)))))
+            batch = make_batch(found, numbers, offsets, ids, beside)
+            if done:
+                batch = batch.filter(pa.array([at < ends[n] for n, at in zip(numbers, offsets, strict=True)]))
+            batch = batch if absent else batch.filter(batch.column("value").is_valid())
+            if batch.num_rows:
+                yield batch
+            # a Message's length is its value's
+            most = max(1, min(AT_ONCE, 4 * most, ROOM * len(found) // max(1, sum(map(len, found)))))
     finally:
         consumer.close()
 
 
-def make_batch(records: Sequence[Any], ids: Mapping[int, str], beside: Mapping[str, str]) -> pa.RecordBatch:
-    """Records as Arrow: the value, what was asked for beside it, partition and offset."""
+def make_batch(
+    records: Sequence[Any],
+    numbers: Sequence[int],
+    offsets: Sequence[int],
+    ids: Mapping[int, str],
+    beside: Mapping[str, str],
+) -> pa.RecordBatch:
+    """Records of these partitions and offsets as Arrow: the value, what was asked for beside it, partition and offset."""
     columns = [pa.array([m.value() for m in records], pa.binary())]
     columns += [pa.array([BESIDE[name][2](m) for m in records], BESIDE[name][1]) for name in beside]
-    columns += [
-        pa.array([ids[m.partition()] for m in records], pa.string()),
-        pa.array([m.offset() for m in records], pa.int64()),
-    ]
+    columns += [pa.array(map(ids.__getitem__, numbers), pa.string()), pa.array(offsets, pa.int64())]
     return pa.RecordBatch.from_arrays(columns, names=["value", *beside.values(), "_partition", "_offset"])
 
 

@@ -79,7 +79,7 @@ def make_careless(isolation: str, patience: float) -> Callable[..., Iterator[pa.
             came = [m for m in consumer.consume(100, 0.05) if m.error() is None and m.offset() < ends[m.partition()]]
             if came:
                 quiet = time.monotonic() + patience
-                yield reading.make_batch(came, ids, {})
+                yield reading.make_batch(came, [m.partition() for m in came], [m.offset() for m in came], ids, {})
         consumer.close()
 
     return read
