@@ -305,14 +305,14 @@ def measure(stage: Stage, folder: Path, format: str, rows: int, rounds: int) -> 
     }
 
 
-def format_row(place: str, format: str, rows: int, took: Mapping[str, Took]) -> list[str]:
+def format_row(format: str, rows: int, took: Mapping[str, Took]) -> list[str]:
     """A row of the table."""
     mine = took["rota"]
     speeds = [f"{rows / one.seconds:,.0f}" for one in took.values()]
     ratios = [f"{took[peer].seconds / mine.seconds:.2f}" for peer in GOAL]
     cpu = [f"{took[peer].cpu / mine.cpu:.2f}" for peer in GOAL]
-    asked = [f"{one.requests:,}" for one in took.values()] if place == "bucket" else [""] * len(took)
-    return [place, format, *speeds, *ratios, *cpu, *asked]
+    asked = [f"{one.requests:,}" for one in took.values() if one.requests]
+    return [format, *speeds, *ratios, *cpu, *asked]
 
 
 def main() -> None:
@@ -325,33 +325,38 @@ def main() -> None:
     parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    lines, before = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="rota-beside-") as name, ExitStack() as stack:
         folder = Path(name)
         zookeeper = stack.enter_context(EmbeddedZooKeeper(folder / "zookeeper"))
         for store in given.store:
             (folder / store).mkdir()
-            with open_place(store, folder / store) as place, ExitStack() as cluster:
-                master = "local[2]"
-                if given.cluster:
-                    master = cluster.enter_context(SparkCluster(folder / store / "cluster", cores=1)).url
-                spark, url = cluster.enter_context(open_spark(folder / store, place, master))
-                stage = Stage(spark, url, zookeeper.hosts, place)
-                for format in given.format:
-                    took = measure(stage, folder / store, format, given.rows, given.rounds)
-                    lines.append(format_row(store, format, given.rows, took))
-    head = ["store", "format", *(f"{one}, rows/s" for one in SYSTEMS)]
+            said = measure_store(store, folder / store, zookeeper.hosts, given)
+            sys.stdout.write(f"{said}\n")
+            if given.write:
+                write_section(PAGE, f"beside {store}{' cluster' * given.cluster}", said)
+
+
+def measure_store(store: str, folder: Path, hosts: str, given: argparse.Namespace) -> str:
+    """All formats in one store, as a table."""
+    lines, before = [], os.getloadavg()[0]
+    with open_place(store, folder) as place, ExitStack() as cluster:
+        master = "local[2]"
+        if given.cluster:
+            master = cluster.enter_context(SparkCluster(folder / "cluster", cores=1)).url
+        spark, url = cluster.enter_context(open_spark(folder, place, master))
+        stage = Stage(spark, url, hosts, place)
+        for format in given.format:
+            took = measure(stage, folder, format, given.rows, given.rounds)
+            lines.append(format_row(format, given.rows, took))
+    head = ["format", *(f"{one}, rows/s" for one in SYSTEMS)]
     head += [f"rota / {peer} (goal {goal:g})" for peer, goal in GOAL.items()]
     head += [f"rota / {peer} by CPU" for peer in GOAL]
-    head += [f"requests, {one}" for one in SYSTEMS]
+    head += [f"requests, {one}" for one in SYSTEMS] if place.server else []
     where = "a standalone cluster of two Spark workers with a core each" if given.cluster else "`local[2]`"
-    said = (
+    return (
         f"{format_table(head, lines)}\n\n{given.rows:,} rows in {PARTITIONS} partitions, rounds: {given.rounds}, on "
         f"{where}. Load before: {before:.1f}; {describe_machine()}."
     )
-    sys.stdout.write(f"{said}\n")
-    if given.write:
-        write_section(PAGE, f"beside {'cluster' if given.cluster else 'local'}", said)
 
 
 if __name__ == "__main__":
