@@ -14,8 +14,9 @@ a simulated day is two days old. Files that are put together stay in the checkpo
 week of real time: so the times are those of a table that got all its commits within a week.
 
 Every so often a claim and a commit of the shipped ledger are timed on each table, in turn with a table of 20 commits, which
-has 45 in the end. Printed: the files that the table names, the files in the folder of its log, the median milliseconds of
-claim and commit together, and the median of their ratios to the table of 20 commits. At the end every offset must be in each
+has 45 in the end: in a process that goes on, and as in one that begins, which has opened no table yet. Printed: the files
+that the table names, the files in the folder of its log, and for both kinds the median milliseconds of processors that claim
+and commit took together, and the median of their ratios to the table of 20 commits. At the end every offset must be in each
 table exactly once, the transaction must be right, and every commit must be readable; else the exit code is 1.
 """
 
@@ -35,6 +36,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from benchmarks.scale import forget
 from rota.dataplane import footers, names
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.delta.vacuum import A_DAY, shorten_logs, vacuum
@@ -49,7 +51,8 @@ from tests.dataplane.written import read_footers
 PARTITION = "p:a"
 ROWS = 2  # of a commit
 SMALL = 20  # commits of the table that the others are compared with
-ROUNDS = 25
+ROUNDS = 25  # of each kind
+KINDS = {"goes on": False, "begins": True}  # a process
 POINTS = 10  # how often it is measured
 PICTURE = Path(__file__).parents[1] / "docs" / "maintenance.png"
 LOOK = {"kept": "#0b7a75", "runs": "#d9a441", "nothing": "#c8553d"}
@@ -161,19 +164,22 @@ class Table:
         self.offset = claimed.offsets[PARTITION] + ROWS
         return self.ledger.commit(claimed, self.write(claimed)).version
 
-    def time_pair(self) -> float:
-        """Milliseconds of a claim and a commit."""
-        begun = time.perf_counter()
+    def time_pair(self, begins: bool) -> float:
+        """Milliseconds of processors for a claim and a commit; `begins`: in a process that knows nothing of the table."""
+        if begins:
+            forget()
+        begun = time.process_time()
         claimed = self.claim()
-        between = time.perf_counter()
+        between = time.process_time()
         batch = self.write(claimed)
-        written = time.perf_counter()
+        written = time.process_time()
         self.number = self.ledger.commit(claimed, batch).version
         self.offset = claimed.offsets[PARTITION] + ROWS
-        return (between - begun + time.perf_counter() - written) * 1000
+        return (between - begun + time.process_time() - written) * 1000
 
     def find_damage(self) -> list[str]:
         """What is not as it should be in the end."""
+        forget()
         newest, found = self.ledger.open(), Counter[int]()
         if newest is None:
             return ["there is no table"]
@@ -196,23 +202,21 @@ def _ranges(said: dict[str, str]) -> list[list[int]]:
 
 def measure(tables: dict[str, Table], folder: Path) -> None:
     """Times each table in turn with a small one of its own, and adds what was seen to each."""
-    pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in tables}
-    small = {name: make_small(folder / uuid.uuid4().hex) for name in tables}
-    for _ in range(ROUNDS):
-        for name, table in tables.items():
-            pairs[name].append((table.time_pair(), small[name].time_pair()))
+    seen: dict[str, dict[str, float]] = {name: {} for name in tables}
+    for kind, begins in KINDS.items():
+        pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in tables}
+        small = {name: make_small(folder / uuid.uuid4().hex) for name in tables}
+        for _ in range(ROUNDS):
+            for name, table in tables.items():
+                pairs[name].append((table.time_pair(begins), small[name].time_pair(begins)))
+        for name, of in pairs.items():
+            seen[name][f"ms, {kind}"] = statistics.median(mine for mine, _ in of)
+            seen[name][f"times, {kind}"] = statistics.median(mine / its for mine, its in of)
     for name, table in tables.items():
         newest = table.ledger.open()
         assert newest
-        table.seen.append(
-            {
-                "commits": table.offset / ROWS,
-                "files": newest.files().num_rows,
-                "log": len(list(table.log.iterdir())),
-                "ms": statistics.median(mine for mine, _ in pairs[name]),
-                "ratio": statistics.median(mine / its for mine, its in pairs[name]),
-            }
-        )
+        counted = {"files": newest.files().num_rows, "log": len(list(table.log.iterdir()))}
+        table.seen.append({"commits": table.offset / ROWS, **counted, **seen[name]})
 
 
 def make_small(folder: Path) -> Table:
@@ -224,8 +228,8 @@ def make_small(folder: Path) -> Table:
 
 
 def draw(tables: dict[str, Table], path: Path) -> None:
-    """Files that the table names, files of its log, and the time of claim and commit as that of a table of 20 commits, over
-    commits."""
+    """Files that the table names, files of its log, and what claim and commit take as that of a table of 20 commits, over
+    commits: in a process that goes on, and by dashes in one that begins."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -238,12 +242,13 @@ def draw(tables: dict[str, Table], path: Path) -> None:
     said = (
         ("files", "files that the table names"),
         ("log", "files in the folder of its log"),
-        ("ratio", f"claim and commit, times {SMALL} commits"),
+        ("times", f"claim and commit, times {SMALL} commits (dashed: begins)"),
     )
     for axes, (key, title) in zip(panels, said, strict=True):
         for name, table in tables.items():
-            points = [(one["commits"], one[key]) for one in table.seen]
-            axes.plot(*zip(*points, strict=True), "-", color=LOOK[name], label=labels[name], lw=2)
+            for line, kind in zip(("-", "--"), KINDS if key == "times" else [""], strict=False):
+                points = [(one["commits"], one[f"{key}, {kind}" if kind else key]) for one in table.seen]
+                axes.plot(*zip(*points, strict=True), line, color=LOOK[name], label=labels[name], lw=2)
         axes.set_title(title, fontsize=9.5, fontweight="bold", loc="left")
         axes.set(xlabel="commits")
         axes.set_ylim(bottom=0)
@@ -269,16 +274,18 @@ def main() -> int:
         folder, wrong = Path(made), dict[str, list[str]]()
         kinds = {"kept": (True, True), "runs": (True, False), "nothing": (False, False)}
         tables = {name: Table(folder / name, *kind) for name, kind in kinds.items()}
-        print(f"{'commits':>8} {'table':<8} {'files':>7} {'log':>7} {'ms':>7}  times a table of {SMALL}")  # noqa: T201
+        print(f"{'commits':>8} {'table':<8} {'files':>7} {'log':>7}  CPU ms, times a table of {SMALL}")  # noqa: T201
         for _ in range(POINTS):
             for table in tables.values():
-                for _ in range(chosen.commits // POINTS - ROUNDS):
+                for _ in range(chosen.commits // POINTS - ROUNDS * len(KINDS)):
                     table.grow(chosen.pace)
             measure(tables, folder)
             for name, table in tables.items():
                 one = table.seen[-1]
-                said = f"{one['commits']:>8,.0f} {name:<8} {one['files']:>7,} {one['log']:>7,} {one['ms']:>7.1f}"
-                print(f"{said}  {one['ratio']:.2f}", flush=True)  # noqa: T201
+                said = f"{one['commits']:>8,.0f} {name:<8} {one['files']:>7,} {one['log']:>7,}"
+                for kind in KINDS:
+                    said += f"  {kind}: {one[f'ms, {kind}']:.1f}, {one[f'times, {kind}']:.2f}"
+                print(said, flush=True)  # noqa: T201
         wrong = {name: damage for name, table in tables.items() if (damage := table.find_damage())}
         if chosen.write:
             draw(tables, PICTURE)

@@ -69,7 +69,10 @@ class HealthReader:
         except RotaError as error:
             return TableSeen(refusal=str(error))
         ids = list_ids(basis, pipeline)
-        stamp = main.log.stamp_folder(), basis.meta.id, ids
+        try:
+            stamp = main.log.stamp_newest(), basis.meta.id, ids
+        except RotaError as error:
+            return describe_refusal(error)
         known, table = self._tables.get(pipeline.name, (None, TableSeen()))
         if known != stamp or stamp[0] is None:
             table = read_table(main, ids)

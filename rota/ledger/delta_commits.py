@@ -1,7 +1,7 @@
 """What a commit of a Delta log says, from its bytes."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,15 +11,15 @@ Said = tuple[Mapping[str, Any], Mapping[str, int] | None]
 
 def parse_said(version: int, commit: bytes) -> Said:
     """All of it. Raises ValueError."""
-    info = find_info(version, commit.split(b"\n"))
+    info = find_info(version, commit)
     with suppress(ValueError, KeyError, TypeError):
         return info, dict(list_transactions(commit))
     return info, None
 
 
-def find_info(version: int, lines: Iterable[bytes]) -> dict[str, Any]:
+def find_info(version: int, commit: bytes) -> dict[str, Any]:
     """What it says of itself, and its number. Raises ValueError."""
-    infos = (json.loads(line).get("commitInfo") for line in lines if b'"commitInfo"' in line)
+    infos = (json.loads(line).get("commitInfo") for line in commit.split(b"\n") if b'"commitInfo"' in line)
     return {**next(filter(None, infos), {}), "version": version}
 
 

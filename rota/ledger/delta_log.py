@@ -10,14 +10,15 @@ Laws:
 """
 
 import json
+import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import Any
+from itertools import count, pairwise
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,14 +44,14 @@ OFTEN = 20  # commits between checkpoints in a bucket, where who opens a table a
 TAIL = 100  # commits after the newest checkpoint with which a table gets another
 FAR = 1_000  # commits after the checkpoint that `_last_checkpoint` names, above which a newer one is looked for
 RETRIES = 30  # of delta-rs, each on a newer version, as long as nothing of what is compared moved
-CHUNK = 1 << 16  # bytes of a commit that are read at a time: what it says of itself stands first
 UNKNOWN = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
+T = TypeVar("T")
 
 
 class DeltaVersion:
     """The log at one version, to read from and to commit on."""
 
-    def __init__(self, log: "DeltaLog", handle: DeltaTable, past: Past | None = None) -> None:
+    def __init__(self, log: "DeltaLog", handle: DeltaTable, past: Past) -> None:
         self.log, self.handle, self._past = log, handle, past
         self.number: int = handle.version()
         self._known: Mapping[str, int] | None = None
@@ -69,13 +70,13 @@ class DeltaVersion:
     def transaction(self, name: str) -> int | None:
         """The value of this transaction; None: there is none."""
         if not self._read:
-            self._known, self._read = (self._past or self.log).read_transactions(self.number), True
+            self._known, self._read = self._past.read_transactions(self.number), True
         found: int | None = self.handle.transaction_version(name) if self._known is None else self._known.get(name)
         return found
 
     def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
         """See `Version.read_infos`."""
-        return self._past.read_infos(versions) if self._past else map(self.log.read_info, versions)
+        return self._past.read_infos(versions)
 
     def files(self) -> pa.Table:
         """The files of this version, with their statistics as columns."""
@@ -180,35 +181,26 @@ class DeltaLog:
         def load() -> DeltaTable:
             return DeltaTable(self.location, storage_options=choose_options(self.location))
 
-        return (
-            open_kept(self, partial(DeltaVersion, self), load) if is_url(self.location) else DeltaVersion(self, load())
-        )
+        return open_kept(self, partial(DeltaVersion, self), load)
 
-    def read_info(self, version: int) -> dict[str, Any]:
+    def read_info(self, version: int) -> Mapping[str, Any]:
         """What the commit of this version says of itself, and its number; empty where it is not there."""
-        if is_url(self.location):
-            return dict(said[0]) if (said := self.read_said(version)) else {}
-        try:
-            return find_info(version, self._lines(version))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError) as error:
-            raise self._explain_unread(error) from error
+        return self._parse(find_info, version) or {}
 
     def read_said(self, version: int) -> Said | None:
-        """See `LogInBucket.read_said`."""
+        """See `LogToKeep.read_said`."""
+        return self._parse(parse_said, version)
+
+    def _parse(self, parse: Callable[[int, bytes], T], version: int) -> T | None:
         try:
-            return parse_said(version, self.read_commit(version))
+            return parse(version, self.read_commit(version))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise self._explain_unread(error) from error
-
-    def _explain_unread(self, error: Exception) -> EnvironmentFailed:
-        return EnvironmentFailed(
-            f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk; or bring it back "
-            f"from a copy, then: rota adopt"
-        )
+            raise EnvironmentFailed(
+                f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk; or bring it back "
+                f"from a copy, then: rota adopt"
+            ) from error
 
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """See `Log.read_actions`. Raises ValueError, too."""
@@ -221,32 +213,28 @@ class DeltaLog:
         for line in lines:
             yield from json.loads(line).items() if line else ()
 
-    def stamp(self, version: int) -> tuple[object, ...] | None:
+    def stamp(self, version: int) -> str | None:
         """What is another value once the table has a newer version than this, or another log. None: it has already."""
-        if is_url(self.location):
-            commits = list_tags(self, version - 1)
-            return (commits[version],) if list(commits) == [version] else None
-        seen, next_one = self.store.get_file_info([_name(version), _name(version + 1)])
-        gone = seen.type != fs.FileType.File or next_one.type != fs.FileType.NotFound
-        return None if gone else (seen.mtime_ns, seen.size)
+        commits = list_tags(self, version - 1)
+        return commits[version] if list(commits) == [version] else None
 
-    def stamp_folder(self) -> int | None:
-        """What is another number after each commit; None where there is no table. On a disk the table is not opened."""
-        if is_url(self.location):  # a store keeps no time of a folder
-            newest = find_newest(self)
-            return newest[0] if newest else None
-        with suppress(OSError, ValueError):
-            found = self.store.get_file_info(LOG)
-            return int(found.mtime_ns) if found.type == fs.FileType.Directory else None
-        return None
+    def stamp_newest(self) -> object:
+        """See `Log.stamp_newest`."""
+        return find_newest(self)
+
+    def guess_newest(self) -> int:
+        """See `LogToKeep.guess_newest`. In a bucket it would take a request more."""
+        return 0 if is_url(self.location) else self._read_hint().get("version", 0)
 
     def list_page(self, after: int) -> tuple[dict[int, str], bool]:
-        """See `LogInBucket.list_page`."""
+        """See `LogToKeep.list_page`."""
         try:
+            if not is_url(self.location):
+                return stat_commits(f"{self.location}/{LOG}", after), False
             listed = list_after(self.location, LOG, _name(after) if after >= 0 else "")
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise EnvironmentFailed(
-                f"{self.location} cannot be read ({describe_error(error)}). Check the bucket and its rights"
+                f"{self.location} cannot be read ({describe_error(error)}). Check that it can be reached, and its rights"
             ) from error
         found = {int(match[1]): tag for path, tag in listed.items() if (match := COMMIT.fullmatch(path))}
         return found, len(listed) == PAGE
@@ -330,19 +318,6 @@ class DeltaLog:
         """Deletes those files of the log that are there. Raises OSError."""
         delete(self.location, paths)
 
-    def _lines(self, version: int) -> Iterator[bytes]:
-        rest = b""
-        try:
-            commit = self.store.open_input_file(_name(version))
-        except FileNotFoundError:
-            yield from past.read_packed(self.location, self.store, version).split(b"\n")
-            return
-        with commit:
-            while chunk := commit.read(CHUNK):
-                *lines, rest = (rest + chunk).split(b"\n")
-                yield from lines
-        yield rest
-
     def _list(self) -> list[Any]:
         return list(self.store.get_file_info(fs.FileSelector(LOG)))
 
@@ -385,6 +360,25 @@ class DeltaLog:
             raise ConfigError(
                 f"A Delta table cannot be in {self.location!r}: {taken[0]!r} is in its name. Give it another path"
             )
+
+
+def stat_commits(folder: str, after: int) -> dict[int, str]:
+    """Version -> tag of the commits that come after this one, up to one that is not there: so no folder is listed, unless
+    the first is not there and all are asked for. Raises OSError."""
+    found: dict[int, str] = {}
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for version in count(after + 1):
+            found[version] = _tag(f"{folder}/{version:020}.json")
+    if after < 0 and not found:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            there = (match for name in os.listdir(folder) if (match := COMMIT.fullmatch(name)))
+            found = {int(match[1]): _tag(f"{folder}/{match[0]}") for match in there}
+    return found
+
+
+def _tag(path: str) -> str:
+    seen = os.stat(path)
+    return f"{seen.st_ino}-{seen.st_mtime_ns}-{seen.st_size}"
 
 
 def is_checkpoint(path: str) -> bool:

@@ -1,13 +1,14 @@
-"""What a process keeps of the Delta tables in buckets that it opened: who opens one again asks for what came since.
+"""What a process keeps of the Delta tables that it opened: who opens one again asks for what came since.
 
 Laws:
 1. delta-rs moves a handle in place, and compares what it commits with all that came after the version that the handle is
    at. So a handle is lent to one version at a time, and moved only once nobody has that version any more. Who opens the
    table meanwhile gets another handle.
-2. What is kept is of the log that is there: the commit at which a handle is had the same ETag before and after it was
-   read, and has it at each look. Else nothing is kept, as after any failure: all is read anew.
-3. A commit never changes under its number: it is read once. The transactions of a version are those of an earlier one of
-   the same log, and what the commits since then set, in order.
+2. What is kept is of the log that is there: the commit at which a handle is had the same tag before and after it was read,
+   and has it at each look. A tag is the ETag in a bucket; inode, time and size on a disk. Else nothing is kept, as after any
+   failure: all is read anew.
+3. A commit never changes under its number: what it says of itself is read once. The transactions of a version are those of
+   an earlier one of the same log, and what the commits since then set, in order.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,21 +23,29 @@ from deltalake.exceptions import DeltaError
 from rota.ledger.delta_commits import Said
 from rota.stores import describe_client, do_each
 
-MOST = 600  # commits of a table that are kept: more than a check reads back
+MOST = 600  # commits of a table whose words are kept: more than a check reads back
 TABLES = 300  # of which a handle is kept: three a pipeline
 
 
-class LogInBucket(Protocol):
+class LogToKeep(Protocol):
     """What is asked of a log here."""
 
     @property
     def location(self) -> str:
-        """The URL of its table."""
+        """Where its table is."""
+        ...
+
+    def guess_newest(self) -> int:
+        """A version from which on the newest one is looked for. It may be wrong. Raises nothing."""
         ...
 
     def list_page(self, after: int) -> tuple[Mapping[int, str], bool]:
-        """Version -> ETag of the first commits that come after this one, by one request; and whether there may be more.
-        Raises EnvironmentFailed."""
+        """Version -> tag of the first commits that come after this one; and whether there may be more. In a bucket it takes
+        one request, on a disk a look at each and at the next name. Raises EnvironmentFailed."""
+        ...
+
+    def read_info(self, version: int) -> Mapping[str, Any]:
+        """See `Log.read_info`. Raises EnvironmentFailed."""
         ...
 
     def read_said(self, version: int) -> Said | None:
@@ -52,14 +61,14 @@ class LogInBucket(Protocol):
 class Past:
     """The commits of a log, as far as this process has read them."""
 
-    log: LogInBucket
-    commits: dict[int, Said] = field(default_factory=dict)
+    log: LogToKeep
+    infos: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # what each says of itself
     known: tuple[int, Mapping[str, int]] | None = None  # a version, and all transactions at it
 
     def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
         """What these commits say of themselves, with their numbers; empty of one that is not there. Raises
         EnvironmentFailed."""
-        return (said[0] if said else {} for said in do_each(self.log.location, self._read, versions))
+        return do_each(self.log.location, self._read_info, versions)
 
     def read_transactions(self, version: int) -> Mapping[str, int] | None:
         """All at this version; None where delta-rs must be asked. Raises EnvironmentFailed."""
@@ -73,24 +82,27 @@ class Past:
         if self.known is None or self.known[0] > version:
             return None
         base, found = self.known[0], dict(self.known[1])
-        for said in do_each(self.log.location, self._read, range(base + 1, version + 1)):
+        for said in do_each(self.log.location, self.log.read_said, range(base + 1, version + 1)):
             if said is None or said[1] is None:
                 return None
+            self._keep(said[0])
             found |= said[1]
         return found
 
-    def _read(self, version: int) -> Said | None:
-        said = self.commits.get(version) or self.log.read_said(version)
-        if said is not None:
-            self.commits[version] = said
-        if len(self.commits) > MOST:
-            self.commits.pop(min(list(self.commits)), None)
-        return said
+    def _read_info(self, version: int) -> Mapping[str, Any]:
+        return self.infos.get(version) or self._keep(self.log.read_info(version))
+
+    def _keep(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
+        if info:
+            self.infos[info["version"]] = info
+        if len(self.infos) > MOST:
+            self.infos.pop(min(list(self.infos)), None)
+        return info
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A handle at version `number`, whose commit had this ETag; `lent` is the version that has it."""
+    """A handle at version `number`, whose commit had this tag; `lent` is the version that has it."""
 
     handle: DeltaTable
     number: int
@@ -105,7 +117,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def open_kept(log: LogInBucket, make: Callable[[DeltaTable, Past], V], load: Callable[[], DeltaTable]) -> V:
+def open_kept(log: LogToKeep, make: Callable[[DeltaTable, Past], V], load: Callable[[], DeltaTable]) -> V:
     """The newest version, which `make` makes of a handle; `load` opens the table anew. Raises EnvironmentFailed, and what
     `load` raises."""
     kept = KEPT.pop(key := _identify(log), None)  # whoever opens it meanwhile finds none
@@ -134,11 +146,11 @@ def open_kept(log: LogInBucket, make: Callable[[DeltaTable, Past], V], load: Cal
     return version
 
 
-def find_newest(log: LogInBucket) -> tuple[int, str] | None:
-    """The newest version and its ETag; None where there is none. From the newest that this process knew on, so that it
-    takes one request. Raises EnvironmentFailed."""
+def find_newest(log: LogToKeep) -> tuple[int, str] | None:
+    """The newest version and its tag; None where there is none. From the newest that this process knew on, so that it
+    takes one list. Raises EnvironmentFailed."""
     key, newest = _identify(log), None
-    known = NEWEST.get(key, 0)
+    known = NEWEST.get(key) or log.guess_newest()
     commits, more = log.list_page(known - 1)
     if not commits and known:
         commits, more = log.list_page(-1)  # another table took its place
@@ -152,8 +164,8 @@ def find_newest(log: LogInBucket) -> tuple[int, str] | None:
     return newest
 
 
-def list_tags(log: LogInBucket, after: int) -> Mapping[int, str]:
-    """Version -> ETag of the first commits that come after this version: one request. Raises EnvironmentFailed."""
+def list_tags(log: LogToKeep, after: int) -> Mapping[int, str]:
+    """Version -> tag of the first commits that come after this version. Raises EnvironmentFailed."""
     return log.list_page(after)[0]
 
 
@@ -164,5 +176,5 @@ def drop_oldest(kept: dict[K, Any], most: int) -> None:
             kept.pop(next(iter(kept)), None)
 
 
-def _identify(log: LogInBucket) -> tuple[object, ...]:
+def _identify(log: LogToKeep) -> tuple[object, ...]:
     return (log.location, *describe_client())

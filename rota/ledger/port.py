@@ -115,8 +115,8 @@ class Log(Protocol):
         """What the commit of this version says of itself, with its number as `version`; empty where it is not there."""
         ...
 
-    def stamp_folder(self) -> int | None:
-        """What is another number after each commit, read without opening the table; None where there is no table."""
+    def stamp_newest(self) -> object:
+        """What is another value after each commit, read without opening the table; None where there is no table."""
         ...
 
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rota.errors import EnvironmentFailed
+from rota.ledger.kept_tables import KEPT
 from rota.ledger.ledger import Ledger
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, TableClaim
@@ -73,6 +74,7 @@ def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -
         newest.write_bytes(newest.read_bytes()[:50])
     else:
         newest.with_name(oldest.name.replace("0.json", "1.json")).unlink()
+        KEPT.clear()  # as a process does that begins: one that goes on does not read it again
     for look in (
         table.read_log,
         lambda: table.find_foreign_commits(["p"]),

@@ -1,17 +1,18 @@
-"""Who opens a table in a bucket again asks for what came since. It sees and compares what one who opens it anew does."""
+"""Who opens a table again asks for what came since. It sees and compares what one who opens it anew does."""
 
 import random
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 
 from rota.errors import EnvironmentFailed
-from rota.ledger import kept_tables, packing, past
+from rota.ledger import delta_log, kept_tables, packing, past
 from rota.ledger.change import read_back
 from rota.ledger.delta_log import DeltaLog, DeltaVersion
 from rota.ledger.kept_tables import KEPT, drop_oldest, list_tags
@@ -23,11 +24,30 @@ from tests.dataplane.conformance.log_suite import append, make_file
 LAST = 12  # commits of a log without a checkpoint
 
 
-@pytest.fixture
-def log(bucket: str) -> DeltaLog:
-    one = DeltaLog(f"{bucket}/main")
+def make_log(location: str) -> DeltaLog:
+    one = DeltaLog(location)
     one.create(FIRST, {"delta.checkpointInterval": "1000"})
     return one
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """Where a table is, and the folder in which its files are."""
+    if request.param == "disk":
+        return str(tmp_path / "main"), tmp_path / "main"
+    location = f"{request.getfixturevalue('bucket')}/main"
+    data: Path = request.getfixturevalue("bucket_server").data
+    return location, data / location.removeprefix("s3://")
+
+
+@pytest.fixture
+def log(place: tuple[str, Path]) -> DeltaLog:
+    return make_log(place[0])
+
+
+@pytest.fixture
+def folder(place: tuple[str, Path]) -> Path:
+    return place[1]
 
 
 @pytest.fixture(autouse=True)
@@ -68,9 +88,43 @@ def read_all(table: DeltaVersion) -> tuple[object, ...]:
     return table.number, table.schema, ids, paths, read_back(table)
 
 
-def test_a_table_is_opened_once_and_then_asked_for_what_came_since(
-    log: DeltaLog, bucket_server: BucketServer, elsewhere: Elsewhere
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_on_a_disk_a_table_is_opened_once_and_each_commit_is_read_once(
+    tmp_path: Path, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
+    """Beside what delta-rs reads of what came since. Without what is kept all is read at each look."""
+    log, read, opened = make_log(str(tmp_path / "main")), list[int](), list[int]()
+    for number in range(LAST):
+        elsewhere.append(log, sets={"a": number})
+    KEPT.clear()
+    real = DeltaLog.read_commit
+    monkeypatch.setattr(DeltaLog, "read_commit", lambda one, at: read.append(at) or real(one, at))
+    monkeypatch.setattr(delta_log, "DeltaTable", lambda *a, **k: opened.append(1) or DeltaTable(*a, **k))
+    for news in (0, 0, 1, 4):
+        for _ in range(news):
+            with monkeypatch.context() as patched:
+                patched.setattr(DeltaLog, "read_commit", real)
+                DeltaTable(log.location).create_write_transaction(
+                    [], "append", DeltaTable(log.location).schema(), commit_properties=moving("a", 1)
+                )
+        if not guarded:
+            KEPT.clear()
+        table = open_log(log)
+        assert table.transaction("a") is not None
+        assert len(read_back(table, 9)) == 9
+        del table  # nobody has it while the next is opened
+    assert len(opened) == (1 if guarded else 4)
+    assert (read[LAST + 1 + 9 :] == list(range(LAST + 1, LAST + 6))) == guarded
+
+
+def moving(name: str, number: int) -> CommitProperties:
+    return CommitProperties(app_transactions=[Transaction(name, number)])
+
+
+def test_a_table_is_opened_once_and_then_asked_for_what_came_since(
+    bucket: str, bucket_server: BucketServer, elsewhere: Elsewhere
+) -> None:
+    log = make_log(f"{bucket}/main")
     for number in range(LAST):
         elsewhere.append(log, sets={"a": number})
 
@@ -110,16 +164,15 @@ def test_a_version_that_somebody_has_is_not_moved(
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
 def test_a_copy_that_took_the_place_is_read_anew(
-    log: DeltaLog, bucket_server: BucketServer, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
+    log: DeltaLog, folder: Path, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     append(log, sets={"a": 1})
-    place = bucket_server.data / log.location.removeprefix("s3://")
-    shutil.copytree(place, place.with_name("copy"))
+    shutil.copytree(folder, folder.with_name("copy"))
     append(log, sets={"b": 2})
     kept = open_log(log)
     assert kept.transaction("b") == 2
-    shutil.rmtree(place)
-    place.with_name("copy").rename(place)
+    shutil.rmtree(folder)
+    folder.with_name("copy").rename(folder)
     elsewhere.append(log, sets={"b": 7})
     if not guarded:
         tag = next(iter(KEPT.values())).tag
@@ -131,21 +184,20 @@ def test_a_copy_that_took_the_place_is_read_anew(
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
 def test_a_copy_that_takes_the_place_while_it_is_read_is_not_taken_for_it(
-    log: DeltaLog, bucket_server: BucketServer, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
+    log: DeltaLog, folder: Path, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """Between the reading of what came since and the end of the look, a log is there that went another way."""
     append(log, sets={"a": 1})
     open_log(log)
-    place = bucket_server.data / log.location.removeprefix("s3://")
-    shutil.copytree(place, place.with_name("copy"))
+    shutil.copytree(folder, folder.with_name("copy"))
     elsewhere.append(DeltaLog(log.location.replace("/main", "/copy")), adds=(make_file("p", 0, 1),))
     elsewhere.append(log, sets={"b": 1})
     update, lists = DeltaTable.update_incremental, list[dict[int, str]]()
 
     def swap(handle: DeltaTable) -> None:
         update(handle)
-        shutil.rmtree(place)
-        place.with_name("copy").rename(place)
+        shutil.rmtree(folder)
+        folder.with_name("copy").rename(folder)
 
     def list_first(*args: Any) -> dict[int, str]:
         lists.append(list_tags(*args))
@@ -233,9 +285,8 @@ def test_many_threads_drop_what_is_too_much_at_once() -> None:
     assert len(kept) == 10
 
 
-def test_a_look_that_fails_keeps_nothing(
-    log: DeltaLog, bucket: str, bucket_server: BucketServer, elsewhere: Elsewhere
-) -> None:
+def test_a_look_that_fails_keeps_nothing(bucket: str, bucket_server: BucketServer, elsewhere: Elsewhere) -> None:
+    log = make_log(f"{bucket}/main")
     append(log, sets={"a": 1})
     open_log(log)
     place = bucket_server.data / bucket.removeprefix("s3://")
@@ -246,3 +297,34 @@ def test_a_look_that_fails_keeps_nothing(
     assert not KEPT
     elsewhere.append(log, sets={"a": 2})
     assert open_log(log).transaction("a") == 2
+
+
+def test_on_a_disk_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
+    """An empty folder is there where a disk was mounted."""
+    log = make_log(str(tmp_path / "main"))
+    append(log, sets={"a": 1})
+    (tmp_path / "main").rename(tmp_path / "aside")
+    assert log.open() is None
+    assert log.stamp_newest() is None
+    assert not KEPT
+    (tmp_path / "aside").rename(tmp_path / "main")
+    assert open_log(log).transaction("a") == 1
+
+
+def test_a_log_that_was_packed_up_to_its_checkpoint_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever `_last_checkpoint` says: the commits below are in packs, or the checkpoint is of a log that is gone."""
+    monkeypatch.setattr(past, "PACKED", 3)
+    log = make_log(str(tmp_path / "main"))
+    for number in range(LAST):
+        append(log, sets={"a": number})
+        open_log(log).handle.create_checkpoint()
+    packing.pack(log, 2**40)
+    hint = tmp_path / "main/_delta_log/_last_checkpoint"
+    for said in (hint.read_text(), hint.read_text().replace(str(LAST), "1"), '{"version": 1000}', "{", None):
+        hint.write_text(said) if said else hint.unlink()
+        KEPT.clear()
+        kept_tables.NEWEST.clear()
+        table = open_log(log)
+        assert (table.number, table.transaction("a")) == (LAST, LAST - 1)
+        assert log.stamp_newest() == (LAST, log.stamp(LAST))
+        assert KEPT

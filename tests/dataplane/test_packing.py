@@ -20,6 +20,7 @@ from rota.errors import EnvironmentFailed
 from rota.ledger import packing, past
 from rota.ledger.change import read_back
 from rota.ledger.delta_log import DeltaLog
+from rota.ledger.kept_tables import KEPT
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import append_batch, batch, expect_rows, fill
 from tests.dataplane.transactions import IDS, SCHEMA, commit_moves
@@ -61,7 +62,8 @@ def pack_and_die(log: DeltaLog, table: Path, at: int) -> None:
 
 
 def find_lost(table: Path, said: list[dict[str, Any]], numbers: dict[str, int]) -> list[str]:
-    """What of the words and transactions is not there any more: by a reader of rota's, and by delta-rs."""
+    """What of the words and transactions is not there any more: by a process of rota's that begins, and by delta-rs."""
+    KEPT.clear()
     newest = DeltaLog(str(table)).open()
     assert newest
     lost = [name for name, number in numbers.items() if newest.transaction(name) != number]

@@ -66,7 +66,7 @@ class ReadIndex:
     """The files of an index as this process read them last, by name: those that the table names at this version."""
 
     version: int
-    stamp: tuple[object, ...] | None
+    stamp: str | None
     files: Mapping[str, IndexFile]
 
 

@@ -32,10 +32,10 @@ class TestMemoryLog(LogSuite):
 def test_a_stamp_is_another_one_after_each_commit(tmp_path: Path, bucket: str) -> None:
     """The stamp of a version is none once there is a newer one."""
     for log in (DeltaLog(str(tmp_path / "main")), DeltaLog(f"{bucket}/main")):
-        seen = [log.stamp_folder()]
+        seen = [log.stamp_newest()]
         for _ in range(3):
             newest = append(log, sets={"a": 1})
-            seen.append(log.stamp_folder())
+            seen.append(log.stamp_newest())
             assert log.stamp(newest.number)
             assert log.stamp(newest.number - 1) is None
         assert len(set(seen)) == 4
