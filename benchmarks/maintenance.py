@@ -242,7 +242,7 @@ def draw(tables: dict[str, Table], path: Path) -> None:
     said = (
         ("files", "files that the table names"),
         ("log", "files in the folder of its log"),
-        ("times", f"claim and commit, times {SMALL} commits (dashed: begins)"),
+        ("times", f"claim and commit, times {SMALL} commits"),
     )
     for axes, (key, title) in zip(panels, said, strict=True):
         for name, table in tables.items():
@@ -250,7 +250,7 @@ def draw(tables: dict[str, Table], path: Path) -> None:
                 points = [(one["commits"], one[f"{key}, {kind}" if kind else key]) for one in table.seen]
                 axes.plot(*zip(*points, strict=True), line, color=LOOK[name], label=labels[name], lw=2)
         axes.set_title(title, fontsize=9.5, fontweight="bold", loc="left")
-        axes.set(xlabel="commits")
+        axes.set(xlabel="commits (dashed: a process that begins)" if key == "times" else "commits")
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
