@@ -67,7 +67,7 @@ def _find_partition(folder: Path) -> str:
     """The partition of which its first file holds rows."""
     groups = dict(_columns(pq.read_metadata(next(folder.glob("*.parquet")))))[PARTITION]
     bounds = _bounds([one for one in groups if one is not None])
-    if not bounds:
+    if not bounds or not bounds[0][0]:
         raise BadTransform(NO_PARTITION)
     return str(bounds[0][0])
 

@@ -18,7 +18,8 @@ from rota.dagster.sensors import checks, membership, polling
 from rota.dataplane import columns
 from rota.dataplane.files import file_index
 from rota.dataplane.spark import writing
-from rota.errors import EnvironmentFailed
+from rota.dataplane.spark.session import fit_session
+from rota.errors import BadTransform, EnvironmentFailed
 from rota.face.health import HealthReader
 from rota.ledger import delta_log, kept_tables
 from rota.local.bucket import CREDENTIALS, BucketServer
@@ -227,6 +228,7 @@ def test_a_bucket_s_files_are_what_spark_itself_would_have_written(
     spark: SparkSession, bucket: str, bucket_server: BucketServer, tmp_path: Path
 ) -> None:
     """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
+    fit_session(spark, None)
     rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")
     names = [one.name for one in spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema]
     declared = spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema
@@ -251,3 +253,16 @@ def test_a_bucket_s_files_are_what_spark_itself_would_have_written(
         found = [sorted(map(str, spark.read.parquet(path).collect())) for path in paths]
         assert found[0] == found[1]
         assert len(found[0]) == 2
+
+
+@pytest.mark.parametrize("where", ["disk", "bucket"])
+@pytest.mark.parametrize("absent", ["null", "''"])
+def test_rows_without_a_partition_are_told_as_such(
+    where: str, absent: str, spark: SparkSession, bucket: str, tmp_path: Path
+) -> None:
+    """An empty path is none: in a bucket the task failed at it, on a disk it was the disk's fault."""
+    ids = F.expr(f"if(id < 5, 'p:a', {absent})").alias("_partition")
+    frame = spark.range(10).select(ids, F.lit(0).cast("long").alias("_offset"), "id")
+    place = f"{bucket}/main" if where == "bucket" else str(tmp_path / "main")
+    with pytest.raises(BadTransform, match="made rows without _partition"):
+        writing.write(columns.split(frame), place, "data/x")

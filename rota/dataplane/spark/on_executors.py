@@ -20,6 +20,7 @@ from pyarrow import fs
 
 SAID = "path string, partition string, size bigint, modified bigint, footer binary"  # what a task says of each of its files
 GROUP = 64 << 20  # bytes in memory of a row group
+NOBODYS = "none"  # the folder of rows without a partition: no store has one without a name
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -46,8 +47,9 @@ def make_writer(
                 if one is None or one.number != number:
                     if one is not None:
                         yield one.close()
-                    of = rows.column(partition)[0].as_py()  # None: whoever reads what is said refuses it
-                    path = f"{folder}/{name(of or '')}/{uuid.uuid4().hex}.parquet"
+                    of = rows.column(partition)[0].as_py()
+                    within = name(of) if of else NOBODYS  # whoever reads what is said refuses it
+                    path = f"{folder}/{within}/{uuid.uuid4().hex}.parquet"
                     one = _File(files, path, number, of, rows.schema.remove_metadata(), metadata, once)
                 one.add(rows)
         if one is not None:

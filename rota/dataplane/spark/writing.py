@@ -61,7 +61,7 @@ def _write_to_bucket(frame: "DataFrame", table: str, folder: str, shared: bool) 
     written = plain.mapInArrow(
         make, on_executors.SAID
     ).collect()  # it asks for columns by name, and takes `a.b` for a path
-    if any(one["partition"] is None for one in written):
+    if not all(one["partition"] for one in written):
         raise BadTransform(footers.NO_PARTITION)
     return tuple(_describe(one, table) for one in sorted(written, key=lambda one: str(one["path"])))
 
