@@ -50,7 +50,7 @@ STEPS: dict[str, tuple[Any, str, Callable[..., bool]]] = {
     "before the checkpoints": (verb.coordination, "rename_pipeline", lambda *_: True),
     "within the group's records": (verb.coordination, "move_partitions", lambda *_: True),
     "before the pins": (verb.coordination, "repin", lambda *_: True),
-    "before the old checkpoints go": (verb.coordination, "remove", lambda *_: True),
+    "before the old checkpoints go": (verb.coordination, "remove_node", lambda *_: True),
     "the group's records are renamed": (
         renaming,
         "finish_rename",
