@@ -48,87 +48,56 @@ class Names:
         """The partition ids of a pipeline, as Dagster's partition keys."""
         return dg.DynamicPartitionsDefinition(name="/".join((*self.prefix, ids.partition_set(pipeline))))
 
+    def name(self, of: str, kind: str) -> str:
+        """The sensor, job or op `<of>__<kind>`."""
+        return ids.dagster_name(*self.prefix, of, kind)
+
     def membership_sensor(self, group: str) -> str:
         """The sensor that asks for a rebalance."""
-        return self._dagster_name(group, "membership")
+        return self.name(group, "membership")
 
     def backlog_sensor(self, pipeline: str) -> str:
         """The sensor that launches runs for what is new."""
-        return self._dagster_name(pipeline, "backlog")
+        return self.name(pipeline, "backlog")
 
     def checks(self, pipeline: str) -> str:
         """The sensor that reports the pipeline's checks, and the op that evaluates them for a click."""
-        return self._dagster_name(pipeline, "checks")
-
-    def automation_sensor(self) -> str:
-        """The sensor that evaluates the automation conditions of the user's own assets."""
-        return self._dagster_name("rota", "automation")
+        return self.name(pipeline, "checks")
 
     def rebalance_job(self, group: str) -> str:
         """The job that makes `<group>/assignment`."""
-        return self._dagster_name(group, "rebalance")
+        return self.name(group, "rebalance")
 
     def consume_job(self, pipeline: str) -> str:
         """The job that makes the pipeline's three assets."""
-        return self._dagster_name(pipeline, "consume")
+        return self.name(pipeline, "consume")
 
     def replay_job(self, pipeline: str) -> str:
         """The job that reads consumed offsets again."""
-        return self._dagster_name(pipeline, "replay")
+        return self.name(pipeline, "replay")
 
     def maintain_job(self, pipeline: str) -> str:
         """The job that maintains the pipeline's tables, and its schedule."""
-        return self._dagster_name(pipeline, "maintain")
-
-    def maintain_op(self, pipeline: str) -> str:
-        """The one step of that job."""
-        return self._dagster_name(pipeline, "tidy")
-
-    def purge_job(self) -> str:
-        """The job that removes old runs."""
-        return self._dagster_name("rota", "purge")
-
-    def purge_op(self) -> str:
-        """The one step of that job."""
-        return self._dagster_name("rota", "remove")
+        return self.name(pipeline, "maintain")
 
     def consume_op(self, pipeline: str) -> str:
-        """The one step of that job: whose config a run carries."""
-        return self._dagster_name(pipeline, "batch")
+        """The one step of the jobs that consume and replay, whose config a run carries."""
+        return self.name(pipeline, "batch")
 
     def picture(self, group: str, epoch: int) -> tuple[str, ...]:
         """The picture of an epoch, among the keys of Dagster's logs of runs."""
         return "rota", *self.prefix, group, f"epoch-{epoch}"
 
-    def rebalance_tags(self, group: str) -> dict[str, str]:
-        """What a run of the rebalance job carries: the limits of an instance count by them."""
-        return {REBALANCE: self._path(group)}
-
-    def consume_tags(self, pipeline: str) -> dict[str, str]:
-        """What a run of the consume job carries: the limits of an instance count by them."""
-        return {CONSUME: self._path(pipeline)}
+    def tags(self, kind: str, of: str) -> dict[str, str]:
+        """What a run of the job `<of>__<kind>` carries: by it the limits of an instance count, and commands find the job."""
+        return {f"rota/{kind}": self._path(of)}
 
     def epoch_tags(self, group: str, epoch: int) -> dict[str, str]:
         """What the run that published an epoch carries, and each consuming run that was launched under it."""
         return {"rota/epoch": f"{self._path(group)}/{epoch}"}
 
-    def replay_tags(self, pipeline: str) -> dict[str, str]:
-        """What a run of the replay job carries: `rota replay` finds the job by it."""
-        return {"rota/replay": self._path(pipeline)}
-
-    def maintain_tags(self, pipeline: str) -> dict[str, str]:
-        """What a run of the maintain job carries."""
-        return {"rota/maintain": self._path(pipeline)}
-
-    def purge_tags(self) -> dict[str, str]:
-        """What a run of the purge job carries: `rota purge` finds the job by it."""
-        return {"rota/purge": self._path("rota")}
-
     def _asset_key(self, of: str, kind: str) -> dg.AssetKey:
         return dg.AssetKey([*self.prefix, *ids.asset_key(of, kind)])
-
-    def _dagster_name(self, *parts: str) -> str:
-        return ids.dagster_name(*self.prefix, *parts)
 
     def _path(self, of: str) -> str:
         return "/".join((*self.prefix, of))

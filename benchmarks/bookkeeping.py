@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from pyspark.sql import SparkSession
 
 from rota import Pipeline, delta, files
 from rota.coordination.group_state import GroupState
@@ -158,9 +159,8 @@ def main() -> int:
     parser.add_argument("--bound", type=float, default=1.05)
     given = parser.parse_args()
     transform = filter_too if given.filter else change_columns
-    spark = session.fit_session(
-        session.open_session(None, {"spark.master": "local[2]", "spark.driver.memory": "3g"}), None
-    )
+    local = SparkSession.builder.master("local[2]").config("spark.driver.memory", "3g")
+    spark = session.fit_session(local.getOrCreate(), None)
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
         write_files(spark, here / "land", given.format, given.rows, given.partitions, given.files)

@@ -86,14 +86,13 @@ def open_ports(
     group: str,
     meta: str = "",
     connect: "Connect" = session.open_session,
-    settings: Mapping[str, str] | None = None,
 ) -> Ports:
     """What the verbs need for this pipeline; see `open_tables`. Opens nothing yet: `connect(endpoint)` gives a session once
-    a job runs. `settings` are Spark's, over ours. Raises ConfigError where a type is not known."""
+    a job runs. Raises ConfigError where a type is not known."""
     tables = open_tables(pipeline, group, meta)
 
     def bind(source: SparkSource) -> Ports:
-        job = SparkJob(pipeline, source, tables.location, connect, settings or {})
+        job = SparkJob(pipeline, source, tables.location, connect)
         return Ports(source, tables.main, tables.quarantine, job, reread)
 
     def reread(ranges: Ranges) -> Ports:

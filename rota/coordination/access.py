@@ -51,6 +51,7 @@ ALERT = b"\x15"  # the first byte of what a server that waits for TLS says to a 
 NO_TLS = "it ends the connection: if it speaks TLS, set ROTA_ZOOKEEPER_CA_FILE"
 CLOSED = "it ends the connection: it has too many of this address, or it speaks TLS"
 CLOCK = {"worker": "w", "controller": "cw", "reader": "w"}  # whoever asks for the server's time writes it, empty
+SILENCE = 2.0  # seconds in which a server says something
 DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
 _INT = struct.Struct("!i")
 
@@ -201,11 +202,11 @@ class Access:
             return f"it does not accept the password of {self.me}", "Set ROTA_ZOOKEEPER_AUTH"
         return "it accepts connections, but gives no session", "Look into its log, or set ROTA_ZOOKEEPER"
 
-    def unmet(self, place: str, patience: float = 2.0) -> str:
+    def unmet(self, place: str) -> str:
         """Why the server at `host:port` gives no session, found by talking to it; empty where nothing is wrong so far."""
         host, _, port = place.rpartition(":")
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), patience) as link:
+            with socket.create_connection((host.strip("[]"), int(port)), SILENCE) as link:
                 if not self.tls:
                     link.sendall(b"ruok\n")  # every server says something to that, but one that waits for TLS
                     return {b"": CLOSED, ALERT: NO_TLS}.get(link.recv(1), "")

@@ -205,10 +205,10 @@ class EmbeddedZooKeeper:
             return ""
 
 
-def four_letters(port: int, word: str, timeout: float = 2.0) -> str:
+def four_letters(port: int, word: str) -> str:
     """What the server on this port answers to `word`; "" if nobody does."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout) as link:
+        with socket.create_connection(("127.0.0.1", port), 2) as link:
             link.sendall(word.encode())
             answer = b""
             while chunk := link.recv(65_536):

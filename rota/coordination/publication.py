@@ -36,6 +36,7 @@ from rota.coordination.views import Read
 from rota.core import Move, Plan
 from rota.errors import AssignmentError, Conflict, CoordinationError, Unknown
 from rota.ids import worker_of
+from rota.portions import take_portions
 
 if TYPE_CHECKING:
     from rota.coordination.snapshot import GroupSnapshot
@@ -265,16 +266,11 @@ class _Attempt:
 
     def _write(self, ops: Iterable[Op]) -> None:
         """In as few multis as fit, each with the controller's check."""
-        chunk: list[Op] = []
-        size = 0
-        for op in ops:
-            more = len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)
-            if chunk and (len(chunk) >= CHUNK_OPS or size + more > CHUNK_BYTES):
-                self.tree.store.multi([*self._check(), *chunk])
-                chunk, size = [], 0
-            chunk.append(op)
-            size += more
-        if chunk:
+
+        def measure(op: Op) -> int:
+            return len(op.path) + (len(op.data) if isinstance(op, Create | Set) else 0)
+
+        for chunk in take_portions(ops, CHUNK_BYTES, measure, CHUNK_OPS):
             self.tree.store.multi([*self._check(), *chunk])
 
     def _verify(self) -> None:

@@ -17,7 +17,7 @@ def make_rebalance_job(group: Group, names: Names) -> Job:
     return dg.define_asset_job(
         names.rebalance_job(group.name),
         selection=[names.assignment(group.name)],
-        tags={**names.rebalance_tags(group.name), "dagster/priority": "10"},
+        tags={**names.tags("rebalance", group.name), "dagster/priority": "10"},
         executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
         description=f"Decides which worker of group `{group.name}` owns which partition, and publishes the epoch.",
     )
@@ -28,7 +28,7 @@ def make_consume_job(pipeline: Pipeline, names: Names) -> Job:
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
         selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
-        tags={**names.consume_tags(pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
+        tags={**names.tags("consume", pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
         executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
         description=f"Consumes what is new in pipeline `{pipeline.name}`.",
     )
@@ -41,7 +41,7 @@ def make_replay_job(pipeline: Pipeline, names: Names) -> Job:
         names.replay_job(pipeline.name),
         selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
         config={"ops": {names.consume_op(pipeline.name): {"config": {"replay": {"changed": True}}}}},
-        tags={**names.replay_tags(pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
+        tags={**names.tags("replay", pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
         executor_def=dg.in_process_executor,
         description=f"Reads consumed offsets of pipeline `{pipeline.name}` again and replaces their rows.",
     )

@@ -167,7 +167,7 @@ def _list_plain_keys(catalog: Catalog) -> Iterator[dg.AssetKey]:
 def _automate(what: dg.AssetSelection, names: Names) -> dg.Definitions:
     """The sensor that evaluates the automation conditions of these assets and checks, and of no others."""
     sensor = dg.AutomationConditionSensorDefinition(
-        names.automation_sensor(),
+        names.name("rota", "automation"),
         target=what,
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,

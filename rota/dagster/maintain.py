@@ -22,7 +22,7 @@ HOUR = 3  # of the day, in UTC; the minute is the pipeline's own, so that not al
 def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
     """The job, for the schedule, for the launchpad and for a schedule of yours."""
 
-    @dg.op(name=names.maintain_op(pipeline.name))
+    @dg.op(name=names.name(pipeline.name, "tidy"))
     def tidy(context: dg.OpExecutionContext) -> None:
         from rota.run.maintain import maintain
 
@@ -42,7 +42,7 @@ def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
     @dg.job(
         name=names.maintain_job(pipeline.name),
         tags={
-            **names.maintain_tags(pipeline.name),
+            **names.tags("maintain", pipeline.name),
             "dagster/max_runtime": str(MAX_RUNTIME),
             "dagster/priority": "-10",
         },
@@ -65,5 +65,5 @@ def make_maintain_schedule(pipeline: Pipeline, names: Names) -> dg.ScheduleDefin
         cron_schedule=f"{minute} {HOUR} * * *",
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,
-        tags=names.maintain_tags(pipeline.name),
+        tags=names.tags("maintain", pipeline.name),
     )

@@ -11,7 +11,6 @@ from typing import Any
 import dagster as dg
 
 RESOURCE = (dg.ConfigurableResource, dg.ConfigurableIOManagerFactory, dg.ResourceDefinition)
-Asset = dg.AssetsDefinition | dg.AssetSpec | dg.SourceAsset
 
 
 def load_file(module: ModuleType) -> dg.Definitions:

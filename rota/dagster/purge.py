@@ -32,7 +32,7 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
     """The job, for the launchpad, for a schedule of yours and for `rota purge`."""
     served = tuple(pipelines)
 
-    @dg.op(name=names.purge_op())
+    @dg.op(name=names.name("rota", "remove"))
     def purge(context: dg.OpExecutionContext, config: Purge) -> None:
         before = datetime.now(UTC) - timedelta(days=config.older_than_days)
         here = (
@@ -41,7 +41,7 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
         removed = kept = 0
         for pipeline in served:
             needed = find_needed_runs(context.instance, pipeline, names)
-            for run in tuple(list_old_runs(context.instance, names.consume_tags(pipeline.name) | here, before)):
+            for run in tuple(list_old_runs(context.instance, names.tags("consume", pipeline.name) | here, before)):
                 if run in needed:
                     kept += 1
                     continue
@@ -54,8 +54,8 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
         )
 
     @dg.job(
-        name=names.purge_job(),
-        tags=names.purge_tags(),
+        name=names.name("rota", "purge"),
+        tags=names.tags("purge", "rota"),
         executor_def=dg.in_process_executor,
         description="Removes old consuming runs. The newest materialization of each partition stays.",
     )

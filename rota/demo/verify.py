@@ -8,8 +8,7 @@ an overlap. Files below the table that no version names are orphans: counted, ha
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,10 +49,6 @@ class Verdict:
         """Nothing lost, nothing doubled, nothing put aside, and everything that landed was consumed."""
         wrong = self.missing, self.duplicates, self.gaps, self.overlaps, self.unreadable, self.quarantined
         return not any(wrong) and self.rows_landed == self.rows_written > 0
-
-    def as_json(self) -> dict[str, Any]:
-        """The figures as JSON values."""
-        return {**asdict(self), "right": self.right}
 
 
 @dataclass(frozen=True, slots=True)

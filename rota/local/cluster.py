@@ -32,6 +32,7 @@ from rota.machine import free_port
 STARTING = 120.0  # seconds for a master or a Spark worker
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
+MEMORY = "4g"  # that a Spark worker has for executors
 # They start sooner; with the archive of `rota prepare` the cluster is up for 9 CPU seconds instead of 15.
 LIGHT = " ".join(
     ("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData", *(f'"{one}"' for one in use_archive("spark")))
@@ -47,18 +48,17 @@ PACKAGES_ALONE = f'PYTHONPATH="$PYTHONPATH:{get_path("purelib")}" exec {sys.exec
 
 
 class SparkCluster(AbstractContextManager["SparkCluster"]):
-    """A master and `workers` Spark workers of `cores` each; `memory` is what a Spark worker has for executors, `environ`
-    what its machine knows, such as the credentials of a bucket."""
+    """A master and `workers` Spark workers of `cores` each; `environ` is what their machine knows, such as the credentials
+    of a bucket."""
 
     def __init__(
         self,
         folder: Path,
         workers: int = 2,
         cores: int = 2,
-        memory: str = "4g",
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder, self.cores, self.memory, self.environ = folder.resolve(), cores, memory, dict(environ or {})
+        self.folder, self.cores, self.environ = folder.resolve(), cores, dict(environ or {})
         self.names = [f"worker-{number}" for number in range(workers)]
         self.children: dict[str, Child] = {}
         self.port = free_port()
@@ -94,7 +94,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
 
     def _begin_worker(self, name: str) -> tuple[Child, Callable[[], bool]]:
         """The Spark worker, and whether the master knows it."""
-        room = ("--cores", str(self.cores), "--memory", self.memory, "--work-dir", str(self.folder / name / "work"))
+        room = ("--cores", str(self.cores), "--memory", MEMORY, "--work-dir", str(self.folder / name / "work"))
         worker = self._start(name, WORKER, *room, "--host", "127.0.0.1", "--webui-port", "0", self.url)
         began = worker.log.stat().st_size
         return worker, lambda: b"Successfully registered" in worker.log.read_bytes()[began:]

@@ -29,6 +29,7 @@ LEAVES = {
     "ids",
     "java",
     "machine",
+    "portions",
     "record",
     "settings",
     "pipeline",

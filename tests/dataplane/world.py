@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,9 +157,16 @@ class World:
         finally:
             tree.store.close()
 
-    def open_ports(self, **more: Any) -> Ports:
-        """The parts that the pipeline declares; sessions come from `connect`."""
-        return open_ports(self.pipeline, self.group, self.tree.meta().id, **{"connect": self.connect, **more})
+    def open_ports(self, connect: "session.Connect | None" = None, settings: Mapping[str, str] | None = None) -> Ports:
+        """The parts that the pipeline declares; sessions come from `connect`, and have these settings beside ours."""
+
+        def configure(endpoint: str | None) -> "SparkSession":
+            spark = (connect or self.connect)(endpoint)
+            for name, value in (settings or {}).items():
+                spark.conf.set(name, value)
+            return spark
+
+        return open_ports(self.pipeline, self.group, self.tree.meta().id, configure)
 
     @property
     def ports(self) -> Ports:

@@ -33,6 +33,7 @@ from rota.dataplane.files.listed import Listed
 from rota.dataplane.names import is_hidden
 from rota.errors import ConfigError, EnvironmentFailed, printable
 from rota.ledger.values import Ranges
+from rota.portions import take_portions
 from rota.stores import NO_BUCKET, OddKey, as_os_errors
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ class BucketLanding:
         """See `Landing.list_rested`: an object needs no rest."""
         del settle, now
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for listed in pool.map(lambda folders: self._list_or_each(folders, known), _share(known)):
+            along = sorted(known, key=lambda folder: f"{folder}/")  # in the order of their keys
+            shares = take_portions(along, PAGE, lambda folder: len(known[folder]))  # of what is known, a page
+            for listed in pool.map(lambda folders: self._list_or_each(folders, known), shares):
                 yield from listed.items()
 
     def _list_or_each(
@@ -303,20 +306,6 @@ def _before(path: str) -> str:
 
 def _is_new(path: str, known: frozenset[str]) -> bool:
     return path not in known and not _is_hidden(path)
-
-
-def _share(known: Mapping[str, frozenset[str]]) -> Iterator[list[str]]:
-    """The folders in the order of their keys, as many at a time as are known to have a page of them, but at least one."""
-    some: list[str] = []
-    keys = 0
-    for folder in sorted(known, key=lambda folder: f"{folder}/"):
-        if some and keys + len(known[folder]) > PAGE:
-            yield some
-            some, keys = [], 0
-        some.append(folder)
-        keys += len(known[folder])
-    if some:
-        yield some
 
 
 def _is_hidden(path: str) -> bool:

@@ -39,6 +39,7 @@ from rota.ledger.delta_log import DeltaLog
 from rota.ledger.kept_tables import drop_oldest
 from rota.ledger.port import Draft, Version
 from rota.ledger.values import DataFile, Ranges
+from rota.portions import take_portions
 
 T = TypeVar("T")
 RENAMED = "rota/renamed"  # the number of the last rename
@@ -206,7 +207,7 @@ class FileIndex:
         are read for some partitions after the other: no look holds them all."""
         counts = self._count_files(there, partitions)
         found: dict[str, list[LandedFile]] = {}
-        for some in _portions(counts):
+        for some in take_portions(sorted(counts), LARGE, counts.__getitem__):
             rows = self._read_between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
             known = name_files(some, rows)
             found |= new({p: frozenset(chain.from_iterable(known.pop(p))) for p in some})
@@ -341,20 +342,6 @@ def explain_without_copy(folder: str) -> str:
         f"Without a copy of it nobody knows which files were read: move {folder} away, then rota adopt, and all "
         f"files that are there are read anew"
     )
-
-
-def _portions(counts: Mapping[str, int]) -> Iterator[list[str]]:
-    """The partitions, as many at a time as have `LARGE` files together, but at least one."""
-    some: list[str] = []
-    rows = 0
-    for partition in sorted(counts):
-        if some and rows + counts[partition] > LARGE:
-            yield some
-            some, rows = [], 0
-        some.append(partition)
-        rows += counts[partition]
-    if some:
-        yield some
 
 
 def _everything(file: IndexFile) -> Ranges:

@@ -18,7 +18,7 @@ alone: no TTL, no maximum length, no purge.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from threading import Condition
@@ -37,6 +37,7 @@ from rota.dataplane.rabbitmq.queues import (
     name_sequence,
 )
 from rota.errors import ConfigError, EnvironmentFailed
+from rota.portions import take_portions
 
 CHUNK = 1000  # messages that one ledger holds at most
 CHUNK_BYTES = 4 << 20
@@ -148,14 +149,14 @@ class Publisher(AbstractContextManager["Publisher"]):
 
     def _publish_to(self, queue: str, bodies: Sequence[bytes]) -> None:
         if self._streams:
-            for chunk in _cut(bodies):
+            for chunk in take_portions(bodies, CHUNK_BYTES, len, CHUNK):
                 self._link.send([Message(queue, body) for body in chunk])
             return
         turn = Turn(self._link, queue)
         ledger = turn.begin()
         self._link.send(_number(queue, ledger))  # whoever had it before did not come to its end
-        for chunk in _cut(bodies):
-            ledger = turn.write(Ledger(ledger.next + len(chunk), chunk))
+        for chunk in take_portions(bodies, CHUNK_BYTES, len, CHUNK):
+            ledger = turn.write(Ledger(ledger.next + len(chunk), tuple(chunk)))
             self._link.send(_number(queue, ledger))
         turn.write(Ledger(ledger.next))
         turn.end()
@@ -215,17 +216,3 @@ def _number(queue: str, ledger: Ledger) -> list[Message]:
     """The messages of a ledger's chunk, with their places."""
     first = ledger.next - len(ledger.chunk)
     return [Message(queue, body, {QUEUE: queue, SEQUENCE: n}) for n, body in enumerate(ledger.chunk, first)]
-
-
-def _cut(bodies: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
-    """Chunks in order, each within the caps or of one message."""
-    chunk: list[bytes] = []
-    size = 0
-    for body in bodies:
-        if chunk and (len(chunk) == CHUNK or size + len(body) > CHUNK_BYTES):
-            yield tuple(chunk)
-            chunk, size = [], 0
-        chunk.append(body)
-        size += len(body)
-    if chunk:
-        yield tuple(chunk)

@@ -38,19 +38,14 @@ SETTINGS = {
 }
 
 
-def open_session(endpoint: str | None, settings: Mapping[str, str] | None = None) -> "SparkSession":
+def open_session(endpoint: str | None) -> "SparkSession":
     """A session of the Spark Connect server at `endpoint`, or of this process where there is none."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder
-    for name, value in (settings or {}).items():
-        builder = builder.config(name, value)
     if endpoint:
-        return _make_active(builder.remote(add_token(endpoint)).create())
-    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-    for name, value in quiet.items():
-        builder = builder.config(name, value) if name not in (settings or {}) else builder
-    spark = builder.master((settings or {}).get("spark.master", "local[*]")).getOrCreate()
+        return _make_active(SparkSession.builder.remote(add_token(endpoint)).create())
+    builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")  # a failed job is told in one line by whoever asked for it
     return spark
 
@@ -63,9 +58,7 @@ def _make_active(spark: "SparkSession") -> "SparkSession":
     return spark
 
 
-def join_session(
-    connect: "Connect", endpoint: str | None, module: ModuleType | None, settings: Mapping[str, str] | None = None
-) -> "SparkSession":
+def join_session(connect: "Connect", endpoint: str | None, module: ModuleType | None) -> "SparkSession":
     """The session that `connect` gives, fit for a run. Raises EnvironmentFailed at once where nobody answers: a client
     that sends its settings first would try for ten minutes."""
     if endpoint and (why := explain_silence(endpoint, PATIENCE)):
@@ -73,7 +66,7 @@ def join_session(
     from pyspark.errors import PySparkException
 
     try:
-        return fit_session(connect(endpoint), module, settings)
+        return fit_session(connect(endpoint), module)
     except (PySparkException, EnvironmentFailed) as error:
         if TOKEN not in str(error.__cause__ or error):
             raise
@@ -83,10 +76,8 @@ def join_session(
         ) from None
 
 
-def fit_session(
-    spark: "SparkSession", module: ModuleType | None, settings: Mapping[str, str] | None = None
-) -> "SparkSession":
-    """The session with what a run needs; `settings` are the user's and win. Raises EnvironmentFailed within seconds."""
+def fit_session(spark: "SparkSession", module: ModuleType | None) -> "SparkSession":
+    """The session with what a run needs. Raises EnvironmentFailed within seconds."""
     from pyspark.errors import PySparkException
 
     if is_remote(spark):
@@ -98,7 +89,7 @@ def fit_session(
     if module is not None:
         send_by_value(module)
     try:
-        for name, value in {**SETTINGS, **(settings or {})}.items():
+        for name, value in SETTINGS.items():
             spark.conf.set(name, value)
     except PySparkException as error:
         raise EnvironmentFailed(

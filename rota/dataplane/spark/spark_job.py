@@ -1,6 +1,6 @@
 """The job port on Spark: a session for the run, and the search for what fails."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ class SparkJob:
     source: SparkSource
     location: str
     connect: "Connect"
-    settings: Mapping[str, str]
 
     def run(
         self,
@@ -38,7 +37,7 @@ class SparkJob:
     ) -> Iterator[WrittenFiles | FailedPartition]:
         """See `Job.run`. Ranges that are written as a whole have the deadline as often as a run would need batches for the
         longest of them."""
-        spark = join_session(self.connect, endpoint, self.pipeline.module, self.settings)
+        spark = join_session(self.connect, endpoint, self.pipeline.module)
         deadline = self.pipeline.deadline * (max(map(self._count_batches, jobs), default=1) if whole else 1)
         search = Bisection(
             self.pipeline, self.source, self.location, spark, schema, run_id, deadline, shorten=not whole

@@ -1,0 +1,24 @@
+"""Things a bounded amount at a time."""
+
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def take_portions(
+    things: Iterable[T], most: float, measure: Callable[[T], int], many: float = inf
+) -> Iterator[list[T]]:
+    """The things in their order, as many at a time as measure `most` together and are `many`, but at least one."""
+    some: list[T] = []
+    size = 0
+    for one in things:
+        more = measure(one)
+        if some and (len(some) >= many or size + more > most):
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += more
+    if some:
+        yield some
