@@ -24,11 +24,19 @@ FEW = 16  # records that are asked for before their size is known
 LEAST = 10_000  # offsets for which a task of its own is worth its consumer
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIME = pa.timestamp("us", "UTC")
+
+
+def read_stamp(record: Any) -> int | None:
+    """The time of a record, in microseconds since 1970; None where it has none: its producer says -1 for that."""
+    kind, stamp = record.timestamp()
+    return stamp * 1000 if kind and stamp >= 0 else None
+
+
 BESIDE: Mapping[
     str, tuple[str, Any, Callable[[Any], Any]]
 ] = {  # what is asked for -> Spark's type, Arrow's, how to get it
     "key": ("binary", pa.binary(), lambda m: m.key()),
-    "timestamp": ("timestamp", TIME, lambda m: m.timestamp()[1] * 1000 if m.timestamp()[0] else None),
+    "timestamp": ("timestamp", TIME, read_stamp),
     "headers": (
         "array<struct<key:string,value:binary>>",
         HEADERS,

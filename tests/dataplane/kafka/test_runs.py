@@ -172,6 +172,16 @@ def test_what_the_retention_took_parks_with_one_line_and_one_skip_goes_on(worlds
     assert commit(world, "0")["p:0"].rows == 2
 
 
+def test_a_record_without_a_time_has_none(worlds: Worlds) -> None:
+    """Its producer says -1, which was a millisecond before 1970."""
+    world = worlds.make(more=', columns=("timestamp",)')
+    now = round(time.time(), 3)
+    worlds.broker.produce(worlds.topic, 0, number(2), stamps=[-0.001, now])
+    world.give("0")
+    commit(world, "0")
+    assert [(n, at and at.timestamp()) for n, at in read(world, "n", "_timestamp")] == [(0, None), (1, now)]
+
+
 @pytest.mark.parametrize("moment", ["look_again", "write_together"])
 def test_what_the_retention_takes_once_it_was_read_is_in_the_table(worlds: Worlds, moment: str) -> None:
     """It was read whole, and then thrown away, and a person was called who could but skip it. Before it is read it parks."""
