@@ -1,14 +1,15 @@
 """One child process that never outlives its parent, and its end.
 
 Laws: a child that is ended leaves no process of its group and no descendant behind, also one stopped by SIGSTOP. If the
-parent dies, the kernel (Linux) kills the child; one that must end others first gets `orphaned` instead.
+parent dies, the kernel (Linux) kills the child; one that must end others first gets `orphaned` instead. No code of the
+parent's runs in the child: what gRPC does in a fork kills some, where the parent speaks to a Spark.
 """
 
-import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +17,20 @@ import psutil
 
 from rota.machine import explain_exit
 
-PR_SET_PDEATHSIG = 1
+# Becomes the program. It obeys SIGINT (a shell's `&` ignores it) and its stop signal (Dagster ignores SIGTERM then as well),
+# and asks the kernel for a signal when the parent dies.
+LAUNCH = """
+import os, signal, sys
+stop, orphaned, parent = map(int, sys.argv[1:4])
+signal.signal(stop, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None, use_errno=True).prctl(1, orphaned)
+if os.getppid() != parent:
+    sys.exit("the parent is gone")
+os.execvp(sys.argv[4], sys.argv[4:])
+"""
 
 
 class Child:
@@ -35,14 +49,13 @@ class Child:
         self.name, self.log, self._stop = name, log, stop
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                command,
+                [sys.executable, "-IS", "-c", LAUNCH, str(int(stop)), str(int(orphaned)), str(os.getpid()), *command],
                 env=dict(env),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=_prepare_child(stop, orphaned),
             )
 
     @property
@@ -87,16 +100,3 @@ class Child:
             return psutil.Process(self.process.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
-
-
-def _prepare_child(stop: signal.Signals, orphaned: signal.Signals) -> Callable[[], None]:
-    """What the child does before exec: it obeys SIGINT (a shell's `&` ignores it) and `stop` (Dagster then ignores SIGTERM
-    as well), and gets `orphaned` when its parent dies."""
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    def prepare() -> None:
-        signal.signal(stop, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        libc.prctl(PR_SET_PDEATHSIG, int(orphaned))
-
-    return prepare

@@ -68,6 +68,18 @@ def test_a_child_dies_with_its_parent(tmp_path: Path, inherited: str) -> None:
     wait_until(lambda: is_gone(child))
 
 
+def test_no_code_of_the_parent_runs_in_a_child(tmp_path: Path) -> None:
+    """gRPC's did where the parent spoke to a Spark: of 60 children two or so were dead before they were the program."""
+    script = (
+        "import os, signal, sys; from pathlib import Path; from rota.local.child import Child\n"
+        "os.register_at_fork(after_in_child=lambda: os._exit(77))\n"
+        "c = Child('x', [sys.executable, '-c', 'exit(5)'], Path(sys.argv[1]), os.environ, signal.SIGTERM)\n"
+        "exit(c.process.wait())"
+    )
+    of = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path / "log")], env=of, check=False).returncode == 5
+
+
 @pytest.mark.parametrize(("workers", "pipelines", "slots"), [(2, 1, 8), (8, 1, 8), (9, 1, 9), (8, 3, 24), (0, 0, 8)])
 def test_each_worker_has_a_slot_in_each_pipeline(workers: int, pipelines: int, slots: int) -> None:
     """With 8 slots for whatever was declared, the runs of a ninth worker waited."""
