@@ -79,7 +79,7 @@ def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_pa
     lost = next(f for f in log(Path(table.location)).files if f.parent.name == names.split("p"))
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
     lost.unlink() if gone else lost.write_bytes(b"")
-    with pytest.raises(EnvironmentFailed, match=rf"{lost} cannot be read .* \(of p: {start} to {start + 2}\)$"):
+    with pytest.raises(EnvironmentFailed, match=rf"{lost} cannot be read .* \(p from {start} to {start + 2}\)$"):
         replace_rows(table, again(table, start, start + 1))
     lost.unlink(missing_ok=True)
     DeltaTable(Path(table.location)).repair()
