@@ -6,6 +6,7 @@ Laws:
 2. No transaction is lost: commits go only where each of the two newest checkpoints says of every transaction that a commit
    up to it set what that commit set last. Where one does not, nothing goes, and a person is told.
 3. Nothing that a run or a reader has open goes: no commit behind the older of these checkpoints, and none of the last day.
+   Nor one behind the newest checkpoint from before that day: whoever travels back within the day begins there.
 4. Packs follow each other from version 0. A log that somebody else shortened is left as it is.
 
 It may die anywhere, and two may do it at once: each does what is left to do.
@@ -40,7 +41,9 @@ def _pack(log: DeltaLog, before: float, most: int) -> int:
     if len(checkpoints) < CHECKPOINTS:
         return 0
     newest = sorted(checkpoints)[-CHECKPOINTS:]
-    old = {version for version, written in commits.items() if version < newest[0] and written < before}
+    aged = {version for version, written in commits.items() if written < before}
+    reached = max((version for version in aged.intersection(checkpoints) if version <= newest[0]), default=-1)
+    old = {version for version in aged if version <= reached and version < newest[0]}
     packs, gone = past.list_packs(log.store), 0
     wanted = _list_wanted(packs, old)[: most // past.PACKED]
     if not wanted:

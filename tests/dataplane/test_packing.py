@@ -1,6 +1,7 @@
 """Old commits are packed: every word and every transaction stays, for rota and for delta-rs, whatever dies on the way."""
 
 import json
+import os
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -160,6 +161,26 @@ def test_what_is_young_or_needed_or_not_known_stays(tmp_path: Path, monkeypatch:
     assert packing.pack(log, SOON) == 0, "somebody shortened it"
     first.write_bytes(kept)
     assert packing.pack(log, SOON) == 2 * SMALL
+
+
+def test_each_version_of_the_last_day_is_read_by_delta_alone_also_where_a_checkpoint_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run was killed before it made the one that comes after the last old commit: two versions could not be read."""
+    monkeypatch.setattr(past, "PACKED", SMALL)
+    log = make_log(tmp_path)
+    for number in range(1, 10):
+        commit_moves(tmp_path, [(0, number)])
+        if number in (2, 6, 9):
+            DeltaTable(tmp_path).create_checkpoint()
+    for version in range(SMALL):
+        os.utime(tmp_path / f"_delta_log/{version:020}.json", (0, 0))
+    assert packing.pack(log, time.time() - 60) == 0
+    assert [DeltaTable(tmp_path, version=version).version() for version in range(2, 10)] == list(range(2, 10))
+    for version in range(7):
+        os.utime(tmp_path / f"_delta_log/{version:020}.json", (0, 0))
+    assert packing.pack(log, time.time() - 60) == SMALL
+    assert [DeltaTable(tmp_path, version=version).version() for version in range(6, 10)] == list(range(6, 10))
 
 
 def test_a_consumer_goes_on_with_a_version_that_it_opened_before(
