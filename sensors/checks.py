@@ -54,7 +54,8 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
         except ExpectedFailure as error:
             if abs(began - before.at) >= SILENT:
                 silence = checks.evaluate_silence(pipeline, names, str(error.description), error.kind)
-                _report_silence(context.instance, silence)
+                for one in find_unshown(context.instance, [silence]):  # a tick that fails reports nothing by itself
+                    context.instance.report_runless_asset_event(one)
             raise
         memory = replace(memory, at=(now := time.time()), took=max(0.0, now - began))
         told = find_unshown(context.instance, said)
@@ -85,9 +86,3 @@ def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: 
         failed={pipeline.name: failed} if failed else {},
         rebalances={pipeline.group: rebalances} if rebalances else {},
     )
-
-
-def _report_silence(instance: dg.DagsterInstance, said: dg.AssetCheckEvaluation) -> None:
-    """Puts on the page that nothing can be looked at: a tick that fails reports nothing by itself."""
-    for one in find_unshown(instance, [said]):
-        instance.report_runless_asset_event(one)

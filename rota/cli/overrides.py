@@ -1,16 +1,11 @@
 """`rota drain`, `cordon`, `uncordon`, `pause` and `resume`: each sets one override, of a worker or of the group."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from rota.cli import view
 from rota.cli.group import group_option, open_group
 from rota.errors import counted
 from rota.ids import worker_of
-
-if TYPE_CHECKING:
-    from rota.coordination.group_state import GroupState
 
 HELP = {
     "drain": "Move all partitions of WORKER to other workers.\n\nIt gets no new ones until `rota uncordon`.",
@@ -38,11 +33,8 @@ def make_command(verb: str) -> click.Command:
 
         with open_group(group) as tree:
             getattr(overrides, verb)(tree, *([worker] if worker else []))
-            left = _count_left(tree, worker) if verb == "drain" else ""
+            owned = tree.owned().values() if verb == "drain" else ()
+            left = counted(sum(worker_of(own.incarnation or "") == worker for own in owned), "partition")
         view.print_line(SAID[verb].replace("{}", worker or group).replace("{left}", left))
 
     return command if verb in ("pause", "resume") else click.argument("worker")(command)
-
-
-def _count_left(tree: "GroupState", worker: str) -> str:
-    return counted(sum(worker_of(own.incarnation or "") == worker for own in tree.owned().values()), "partition")

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rota.coordination import records
     from rota.coordination.group_state import GroupState
     from rota.core.values import Worker
-    from rota.face.needs import Need
 
 PAUSE = 1.0  # seconds between two looks of `--watch`
 MOST = 20  # needs that are told; --json has all
@@ -70,11 +69,8 @@ def _show(
 
     looker = Looker(tree)
 
-    def is_shown(need: "Need") -> bool:
-        return concerns(need, pipeline)
-
     def read() -> dict[str, Any]:
-        looked = looker.look_until_sure(is_shown) if check else looker.look()
+        looked = looker.look_until_sure(lambda need: concerns(need, pipeline)) if check else looker.look()
         return _choose(read_status(tree, looked), pipeline, worker, trouble)
 
     with view.show_wait("reading the group, its sources and its tables"):
@@ -147,7 +143,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         "epoch": facts.epoch,
         "sentence": epochs[-1].sentence if epochs else "",
         "paused": tree.overrides().paused,
-        "needs": [_describe_need(need) for need in looked.needs],
+        "needs": [{**{name: getattr(need, name) for name in NEED}, "line": need.line} for need in looked.needs],
         "workers": [
             {
                 "id": worker.id,
@@ -165,10 +161,6 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         "partitions": partitions,
         "unreadable": dict(tree.unreadable),
     }
-
-
-def _describe_need(need: "Need") -> dict[str, Any]:
-    return {**{name: getattr(need, name) for name in NEED}, "line": need.line}
 
 
 def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, trouble: bool) -> dict[str, Any]:

@@ -153,7 +153,7 @@ class Access:
         acl: dict[tuple[str, str], int] = {}
         for role, identities in self.roles.items():
             for identity in identities:
-                acl[identity] = acl.get(identity, 0) | _bits("r" + extra.get(role, ""))
+                acl[identity] = acl.get(identity, 0) | sum(BITS[letter] for letter in {"r", *extra.get(role, "")})
         return acl
 
     def packed(self, path: str) -> bytes:
@@ -250,10 +250,6 @@ def rights(path: str) -> Mapping[str, str]:
 
 def _only(of: Mapping[str, str], letters: str) -> dict[str, str]:
     return {role: kept for role, has in of.items() if (kept := "".join(c for c in has if c in letters))}
-
-
-def _bits(letters: str) -> int:
-    return sum(BITS[letter] for letter in set(letters))
 
 
 def _text(text: str) -> bytes:

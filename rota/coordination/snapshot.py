@@ -79,7 +79,8 @@ def read_basis(tree: GroupReader) -> Basis:
         for w in sorted(live, key=str.encode)
     )
     members = tuple(sorted(v.incarnation for v in live.values()))
-    chosen = _chosen(tree, live) if meta.protocol != "assigned" else {}
+    alone = tree.assigns() if meta.protocol != "assigned" else {}  # each worker's target is its own choice
+    chosen = {w: sha256(read.node.data).hexdigest() for w, read in sorted(alone.items()) if w in live}
     return Basis(
         _digest(meta, overrides, workers, pipelines, chosen),
         meta,
@@ -150,11 +151,6 @@ def explain_pin(tree: GroupReader, partition: str, worker: str) -> str:
     pinned = Counter(to for p, to in seen.overrides.pins.items() if p != partition)
     kind = (tuple(sorted(known.requires.items())) if known else (), worker)
     return explain_refusal(replace(one, state="active") if keeps and one.state == "cordoned" else one, kind, pinned)
-
-
-def _chosen(tree: GroupReader, live: Mapping[str, LiveView]) -> dict[str, str]:
-    """Worker -> a digest of the target that it chose for itself."""
-    return {w: sha256(read.node.data).hexdigest() for w, read in sorted(tree.assigns().items()) if w in live}
 
 
 def _digest(

@@ -106,8 +106,9 @@ def _landed(landing: fs.FileSystem, index: fs.FileSystem, pipeline: str) -> list
     """Every visible file, with the ordinal that the index gave it."""
     ordinals: dict[str, int] = {}
     if deltalog.exists(index):
-        for row in _table(index, deltalog.read(index)).to_pylist():
-            ordinals["/".join(row["path"].split("/")[-2:])] = row["ordinal"]
+        for file in sorted(deltalog.read(index).files):
+            for row in _read(index, file).to_pylist():
+                ordinals["/".join(row["path"].split("/")[-2:])] = row["ordinal"]
     found = (one for one in _list_files(landing, "csv") if one.base_name[0] not in "._")
     return [
         LandedFile(one.path, f"{pipeline}:{one.path.split('/')[0]}", ordinals.get(one.path))
@@ -118,10 +119,6 @@ def _landed(landing: fs.FileSystem, index: fs.FileSystem, pipeline: str) -> list
 def _list_files(folder: fs.FileSystem, kind: str) -> list[fs.FileInfo]:
     there = folder.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
     return [one for one in there if one.is_file and one.extension == kind]
-
-
-def _table(folder: fs.FileSystem, log: deltalog.Log) -> pa.Table:
-    return pa.concat_tables([_read(folder, path) for path in sorted(log.files)])
 
 
 def _read(folder: fs.FileSystem, path: str) -> pa.Table:

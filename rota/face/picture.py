@@ -77,7 +77,8 @@ def make_figure(story: Story, title: str | None = "", *, inches: float = WIDE, d
     ribbons = find_spans(story)
     rows = {partition: row for row, partition in enumerate(ribbons)}
     colours = _choose_colours(ribbons.values())
-    heading = None if title is None else title or _make_title(story)
+    told = story.epochs[-1].sentence if story.epochs else f"Group {story.group}: no epoch yet"
+    heading = None if title is None else title or told
     letters = choose_letters([*rows, *(m.text for m in story.moments), heading or "", "…"])
     tall = min(TALL, ROW * max(len(rows), 4))
     row = min(ROW, tall / max(len(rows), 1))
@@ -102,10 +103,6 @@ def make_figure(story: Story, title: str | None = "", *, inches: float = WIDE, d
             at = 1 - 0.26 / high
             figure.text(left / inches, at, shown, color=INK, fontsize=13, fontweight="bold", va="center")
     return figure
-
-
-def _make_title(story: Story) -> str:
-    return story.epochs[-1].sentence if story.epochs else f"Group {story.group}: no epoch yet"
 
 
 def _choose_colours(ribbons: Iterable[Sequence[Span]]) -> Mapping[str, str]:

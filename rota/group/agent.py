@@ -234,7 +234,8 @@ class Agent:
         self._hear(there)
         yield
         newest = self._newest(names)
-        busy = self._busy() if self.state.let_go(target, owners) else frozenset[str]()
+        mine = self.tree.runs({self._incarnation}) if self.state.let_go(target, owners) else ()
+        busy = frozenset(p for run in mine for p in run.partitions)
         self._report()
         now = self.clock()
         return Looked(began, now, epoch, previous, target, owners, names, newest, busy, cap, self._unread)
@@ -282,10 +283,6 @@ class Agent:
             why = "it has this worker's id and waits until this one is gone. Give each worker an id of its own"
             self.say("rival", host=waiting[name].host, pid=waiting[name].pid, reason=why)
         self._waiting = frozenset(waiting)
-
-    def _busy(self) -> frozenset[str]:
-        """The partitions that runs of this incarnation consume."""
-        return frozenset(p for run in self.tree.runs({self._incarnation}) for p in run.partitions)
 
     def _report(self) -> None:
         """One line for a record that cannot be read, not one at each look."""

@@ -34,7 +34,8 @@ def find_unsettled(tree: GroupState, seen: Basis) -> str:
     got = tree.owned(grabs) if grabs else {}
     if asked := [p for p, incarnation in grabs.items() if p not in got or got[p].incarnation != incarnation]:
         return f"asked for: {counted(len(asked), 'partition')}"
-    named = _find_named(tree, seen)
+    known = [partition_id(name, key) for name, record in seen.partitions.items() for key in record.keys]
+    named = _find_named(tree, known)
     if twice := [p for p, workers in named.items() if len(workers) > 1]:
         return f"named by two workers: {counted(len(twice), 'partition')}"
     counts = Counter(w for workers in named.values() for w in workers)
@@ -45,32 +46,22 @@ def find_unsettled(tree: GroupState, seen: Basis) -> str:
     ]
     if free and (leaving := [w.id for w in seen.workers if w.state == "draining" and counts[w.id]]):
         return f"{leaving[0]} is draining"
-    if waiting := [p for p in _list_missing(seen, named) if _finds_taker(p, free, seen)]:
+    if waiting := [p for p in known if p not in named and _finds_taker(p, free, seen)]:
         return f"waiting for a worker: {counted(len(waiting), 'partition')}"
     incarnations = {worker_of(one): one for one in seen.members}
     owned = tree.owned(named)
-    known = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # the others wait for a person
-    late = [p for p in known if p not in owned or owned[p].incarnation != incarnations[named[p][0]]]
+    readable = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # the others wait for a person
+    late = [p for p in readable if p not in owned or owned[p].incarnation != incarnations[named[p][0]]]
     return f"changing hands: {counted(len(late), 'partition')}" if late else ""
 
 
-def _find_named(tree: GroupState, seen: Basis) -> dict[str, tuple[str, ...]]:
-    """Partition of the group -> the live workers whose own targets name it."""
-    known = {partition_id(name, key) for name, record in seen.partitions.items() for key in record.keys}
+def _find_named(tree: GroupState, known: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Partition, of those that the group knows -> the live workers whose own targets name it."""
     named: dict[str, tuple[str, ...]] = {}
     for worker, partitions in find_own_targets(tree).items():
-        for partition in partitions & known:
+        for partition in partitions.intersection(known):
             named[partition] = (*named.get(partition, ()), worker)
     return named
-
-
-def _list_missing(seen: Basis, named: Mapping[str, object]) -> Iterable[str]:
-    return (
-        p
-        for name, record in seen.partitions.items()
-        for p in (partition_id(name, k) for k in record.keys)
-        if p not in named
-    )
 
 
 def _finds_taker(partition: str, workers: Iterable[Worker], seen: Basis) -> bool:
@@ -87,7 +78,7 @@ def see(tree: GroupState) -> tuple[GroupSnapshot, Plan]:
     look = read_snapshot(tree, before)
     snapshot = look.snapshot
     place = {worker.id: i for i, worker in enumerate(snapshot.workers)}
-    named = _find_named(tree, look.basis)
+    named = _find_named(tree, snapshot.partition_ids)
     owners = [place.get(named[p][0], -1) if p in named else -1 for p in snapshot.partition_ids]
     target = np.array(owners, np.int32)
     planned = describe(snapshot, target, _make_explainer(snapshot, target, look.basis.meta.protocol))

@@ -33,13 +33,15 @@ class Usage:
             return None
         self._fold(self._sample(now - self._sampled_at))
         self._sampled_at = now
-        if self._given is not None and now - self._given_at < STALE and not self._moved(self._given):
+        given = self._given
+        if (
+            given is not None
+            and now - self._given_at < STALE
+            and all(abs(value - given.get(key, 0.0)) < NEWS for key, value in self._smooth.items())
+        ):
             return None
         self._given, self._given_at = {k: round(v, 3) for k, v in self._smooth.items()}, now
         return self._given
-
-    def _moved(self, given: Mapping[str, float]) -> bool:
-        return any(abs(value - given.get(key, 0.0)) >= NEWS for key, value in self._smooth.items())
 
     def _fold(self, sample: Mapping[str, float]) -> None:
         for key, value in sample.items():

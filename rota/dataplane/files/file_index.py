@@ -121,7 +121,7 @@ class FileIndex:
             for p, ordinal, path, size, modified in zip(
                 *(rows[name].to_pylist() for name in SCHEMA.names), strict=True
             ):
-                found[p][ordinal] = self._take_renewed(p, ordinal, LandedFile(path, size, modified))
+                found[p][ordinal] = self.renewed.get(p, {}).get(ordinal, LandedFile(path, size, modified))
         asked = {p: range(min(start, counts[p]), min(end, counts[p])) for p, (start, end) in ranges.items()}
         if holes := [p for p, some in asked.items() if any(o not in found[p] for o in some)]:
             raise _lost(self.location, f"has lost rows of {', '.join(holes)}")
@@ -284,9 +284,6 @@ class FileIndex:
     def _row_now(self, row: dict[str, Any], renewed: Mapping[str, Mapping[int, LandedFile]]) -> dict[str, Any]:
         file = renewed.get(row["partition"], {}).get(row["ordinal"])
         return {**row, "size": file.size, "modified": file.modified} if file else row
-
-    def _take_renewed(self, partition: str, ordinal: int, was: LandedFile) -> LandedFile:
-        return self.renewed.get(partition, {}).get(ordinal, was)
 
     def make_moves(self, counts: Mapping[str, int]) -> dict[str, int]:
         """What makes the append of one partition's files a compare-and-set."""

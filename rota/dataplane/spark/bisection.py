@@ -105,7 +105,8 @@ class Bisection:
         if isinstance(result, WrittenFiles):
             yield from self._accept(result, seconds)
             return
-        if not isinstance(result, DataError) and not self._may_be_its_own_fault(result):
+        its_own = isinstance(result, DataError)
+        if not its_own and not (isinstance(result, EnvironmentFailed) and failures.is_alive(self.spark)):
             raise result
         if result.facts.get("late"):
             log.warning("late=%s seconds=%g: searched by halves", ",".join(ranges), seconds)
@@ -163,9 +164,6 @@ class Bisection:
         return start + bisect_left(
             ends, True, key=lambda e: partition in self.source.find_broken({partition: (start, e)})
         )
-
-    def _may_be_its_own_fault(self, error: RotaError) -> bool:
-        return isinstance(error, EnvironmentFailed) and failures.is_alive(self.spark)
 
     def _try(self, ranges: Ranges, seconds: float) -> WrittenFiles | RotaError:
         attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"

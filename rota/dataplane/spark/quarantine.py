@@ -146,7 +146,7 @@ def _read_texts(table: str, files: Iterable[DataFile]) -> Iterator[Bad]:
     for file in files:
         with pq.ParquetFile(file.path, read_dictionary=[CORRUPT], filesystem=open_files(table)) as opened:
             for batch in opened.iter_batches(columns=[OFFSET, CORRUPT, NULLS]):
-                texts = [_readable(text) for text in batch[CORRUPT].dictionary.to_pylist()]
+                texts = [bytes(text).decode("utf-8", "replace") for text in batch[CORRUPT].dictionary.to_pylist()]
                 rows = (batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), batch[NULLS].to_pylist())
                 for offset, at, nulls in zip(*rows, strict=True):
                     yield offset, texts[at], nulls
@@ -173,10 +173,6 @@ def _list_nulls(frame: "DataFrame") -> "Column":
 
     declared = StructType([one for one in frame.schema.fields if one.name not in (CORRUPT, PARTITION, OFFSET)])
     return F.concat_ws("\n", *find(declared, F.lit(True), ())).alias(NULLS)
-
-
-def _readable(raw: bytes) -> str:
-    return bytes(raw).decode("utf-8", "replace")
 
 
 def _example(source: Source, explain: Explain, partition: str, offset: int, raw: str, nulls: str) -> str:
@@ -208,11 +204,8 @@ def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source
             found.append((partition, offset, at, file_name, reasons[text], None if again else text, attempt))
             before = text, at
     columnar = [list(column) for column in zip(*found, strict=True)] or [[] for _ in SCHEMA]
-    return pa.Table.from_arrays(_arrays(columnar), schema=SCHEMA)
-
-
-def _arrays(columnar: list[list[object]]) -> list[pa.Array]:
-    return [pa.array(values, field.type) for values, field in zip(columnar, SCHEMA, strict=True)]
+    arrays = [pa.array(values, field.type) for values, field in zip(columnar, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 def _read_records(source: Source, partition: str, offset: int) -> Iterable[str]:
@@ -227,8 +220,5 @@ def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:
     for number, record in enumerate(records, 1):
         if record in wanted:
             places[record].append(number)
-    return [_next(places[text]) for text in bad]
-
-
-def _next(places: list[int]) -> int | None:
-    return places.pop(0) if len(places) > 1 else next(iter(places), None)
+    taken = (places[text] for text in bad)
+    return [at.pop(0) if len(at) > 1 else next(iter(at), None) for at in taken]

@@ -64,11 +64,12 @@ class _MoveNetwork:
         flow = min_cost_flow.SimpleMinCostFlow()
         add = flow.add_arcs_with_capacity_and_unit_cost
         g, size = self.groups, self.classes.size
-        waiters = np.flatnonzero(self.may_wait)
+        waiters, many = np.flatnonzero(self.may_wait), len(self.optional)
+        unit = np.ones(many, np.int64), np.zeros(many, np.int64)
         moves = add(self.move_row, g + self.move_column, size[self.move_row], np.ones(len(self.move_row), np.int64))
         have = self.classes.have[self.keep_row, self.keep_column]
         keeps = add(self.keep_row, g + self.keep_column, have, np.zeros(len(have), np.int64))
-        extras = add(g + self.optional, np.full(len(self.optional), self.hub), *_make_unit_arcs(len(self.optional)))
+        extras = add(g + self.optional, np.full(len(self.optional), self.hub), *unit)
         waits = add(waiters, np.full(len(waiters), self.wait), size[waiters], np.zeros(len(waiters), np.int64))
         supply = np.concatenate((size, -self.price.low, [-self.extra, -self.waiting]))
         flow.set_nodes_supplies(np.arange(len(supply)), supply)
@@ -125,7 +126,3 @@ class _MoveNetwork:
         kept[self.keep_row, self.keep_column], moved[self.move_row, self.move_column] = self.kept, self.moved
         extra = self.extra - len(fixed)
         return FewestMoves(kept, moved, leave, come, must, low, optional, extra, self.waiting, may_wait)
-
-
-def _make_unit_arcs(size: int) -> tuple[Ints, Ints]:
-    return np.ones(size, np.int64), np.zeros(size, np.int64)
