@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from rota.coordination.group_reader import GroupReader
-from rota.coordination.limits import grow
-from rota.coordination.records import Controller, GroupOverrides, Head, Meta, Record, Refusals, encode
+from rota.coordination.limits import split_fitting
+from rota.coordination.records import Controller, GroupOverrides, Head, Meta, Partitions, Record, Refusals, encode
 from rota.coordination.store import RECONNECTING, Check, Create, Set, settle
 from rota.errors import ConfigError, Conflict, Undecodable, Unknown
 
@@ -114,7 +114,17 @@ class GroupState(GroupReader):
     def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Adds the keys to the pipeline's, in order as far as there is room, and returns the new ones. Raises ConfigError on
         a bad key and, after the others, with those above 100,000 in the group or above what one worker could hold."""
-        return grow(self, pipeline, keys, requires)
+        fresh, excess = split_fitting(self, pipeline, keys)
+
+        def grown(now: Partitions | None) -> Partitions:
+            now = now or Partitions()
+            together = tuple(sorted({*now.keys, *fresh}, key=str.encode))
+            return Partitions(keys=together, requires=now.requires if requires is None else dict(requires))
+
+        self.update(self.paths.pipeline(pipeline), Partitions, grown)
+        if excess:
+            raise ConfigError(excess)
+        return fresh
 
 
 def _meta(fields: Mapping[str, object]) -> Meta:

@@ -4,45 +4,27 @@ Law: one worker alone can hold all partitions of the group. Keys are added in th
 are reported.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+from rota.coordination.group_reader import GroupReader
 from rota.coordination.id_set import MAX_IDS, pack
 from rota.coordination.records import Partitions
 from rota.coordination.store import MAX_DATA
-from rota.errors import ConfigError
 from rota.ids import checked_partition, partition_id
-
-if TYPE_CHECKING:
-    from rota.coordination.group_reader import GroupReader
-    from rota.coordination.group_state import GroupState
 
 MAX_PACKED = MAX_DATA // 2 - 1_000  # bytes of a group's packed ids: a worker's node holds two sets of them, and a line
 NAMED = 5  # partitions that do not fit and are named
 
 
-def grow(tree: "GroupState", pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None) -> tuple[str, ...]:
-    """Adds the keys to the pipeline's as long as they fit; see `GroupState.grow`. Raises ConfigError."""
-    fresh, excess = _split(tree, pipeline, keys)
-
-    def grown(now: Partitions | None) -> Partitions:
-        now = now or Partitions()
-        together = tuple(sorted({*now.keys, *fresh}, key=str.encode))
-        return Partitions(keys=together, requires=now.requires if requires is None else dict(requires))
-
-    tree.update(tree.paths.pipeline(pipeline), Partitions, grown)
-    if excess:
-        raise ConfigError(excess)
-    return fresh
-
-
-def explain_excess(tree: "GroupReader", pipeline: str, keys: Iterable[str], without: str = "") -> str:
+def explain_excess(tree: GroupReader, pipeline: str, keys: Iterable[str], without: str = "") -> str:
     """Which of the keys do not fit into the group, in one line; empty if all fit. Partitions of `without` do not count.
     Raises ConfigError on a bad id."""
-    return _split(tree, pipeline, keys, without)[1]
+    return split_fitting(tree, pipeline, keys, without)[1]
 
 
-def _split(tree: "GroupReader", pipeline: str, keys: Iterable[str], without: str = "") -> tuple[tuple[str, ...], str]:
+def split_fitting(
+    tree: GroupReader, pipeline: str, keys: Iterable[str], without: str = ""
+) -> tuple[tuple[str, ...], str]:
     """The new keys that fit, and the line about the others."""
     others = tree.partitions()
     mine = others.pop(pipeline, Partitions())

@@ -286,14 +286,12 @@ class DeltaLog:
         except FileNotFoundError:
             return past.read_packed(self.location, self.store, version)
 
-    def read_set(self, version: int) -> dict[str, int]:
-        """The transactions that the commit set. Raises OSError, ValueError."""
-        return dict(list_transactions(self.read_commit(version)))
-
     def read_checkpoint(self, parts: list[str]) -> Iterator[tuple[str, int]]:
         """The transactions of a checkpoint. Raises OSError, ValueError, ArrowException."""
-        for part in parts:
-            yield from self._transactions_of_checkpoint(part)
+        for part in parts:  # only the column of transactions is read, however many files the checkpoint names
+            with self.store.open_input_file(part) as file:
+                for rows in pq.ParquetFile(file).iter_batches(columns=["txn"]):
+                    yield from map(check_lasting, rows.column("txn").drop_null().to_pylist())
 
     def checkpoint(self) -> bool:
         """Makes a checkpoint where `TAIL` commits came since the last; delta-rs does so at commits, unless it is killed or
@@ -320,12 +318,6 @@ class DeltaLog:
 
     def _list(self) -> list[Any]:
         return list(self.store.get_file_info(fs.FileSelector(LOG)))
-
-    def _transactions_of_checkpoint(self, part: str) -> Iterator[tuple[str, int]]:
-        """Only the column of transactions is read, however many files the checkpoint names."""
-        with self.store.open_input_file(part) as file:
-            for rows in pq.ParquetFile(file).iter_batches(columns=["txn"]):
-                yield from map(check_lasting, rows.column("txn").drop_null().to_pylist())
 
     def _read_hint(self) -> dict[str, Any]:
         """The checkpoint at which a reader starts, so that a long log need not be listed; empty: nobody knows."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from rota.errors import EnvironmentFailed
 from rota.ledger import past
+from rota.ledger.delta_commits import list_transactions
 from rota.ledger.delta_features import describe_error
 from rota.ledger.delta_log import DeltaLog
 
@@ -80,7 +81,7 @@ def check_transactions(log: DeltaLog, commits: Mapping[int, float], checkpoints:
     behind = -1
     for checkpoint in sorted(checkpoints):
         for version in sorted(v for v in commits if behind < v <= checkpoint):
-            said |= log.read_set(version)
+            said |= dict(list_transactions(log.read_commit(version)))
         known = dict(log.read_checkpoint(checkpoints[checkpoint]))
         if lost := next((name for name, number in said.items() if known.get(name) != number), ""):
             raise EnvironmentFailed(

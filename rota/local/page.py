@@ -104,7 +104,10 @@ class DagsterPage:
         found: dict[str, DagsterRun] = {}
         cursor = None
         while batch := self.ask(RUNS, limit=500, cursor=cursor)["runsOrError"]["results"]:
-            found.update({run["runId"]: _parse(run) for run in batch})
+            for row in batch:
+                tags = {tag["key"]: tag["value"] for tag in row["tags"]}
+                made = DagsterRun(row["runId"], row["jobName"], row["creationTime"], tags.get("dagster/sensor_name"))
+                found[made.id] = made
             cursor = batch[-1]["runId"]
         return found
 
@@ -182,13 +185,3 @@ class DagsterPage:
             raise EnvironmentFailed(f"Dagster's page refused a query: {answer['errors'][0]['message']}. See its log")
         data: Mapping[str, Any] = answer["data"]
         return data
-
-
-def _parse(row: Mapping[str, Any]) -> DagsterRun:
-    tags = {tag["key"]: tag["value"] for tag in row["tags"]}
-    return DagsterRun(
-        id=row["runId"],
-        job=row["jobName"],
-        created=row["creationTime"],
-        sensor=tags.get("dagster/sensor_name"),
-    )

@@ -9,7 +9,7 @@ way round, one that joined between the two reads would be taken for gone.
 Law: `read_rights` is step 1 of a batch. The run's own node is there before anything is read.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rota.coordination.group_reader import GroupReader
@@ -106,16 +106,12 @@ def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | 
     owns = tree.owned(wanted)
     epoch, targets = _read_targets(tree, incarnation)
     lives = {one.incarnation: one.record for one in tree.live()}
-    runs = tree.runs({incarnation} if incarnation else _owners(owns))
+    runs = tree.runs({incarnation} if incarnation else {one.incarnation for one in owns.values() if one.incarnation})
     parked = {p: one.record for p, one in tree.parked().items() if p in owns}
     now = tree.store.now() if parked else 0.0
     checkpoints = tree.checkpoints(owns)
-    unread = _find_unreadable(tree, wanted)
+    unread = {p: why for p in wanted if (why := explain_unreadable(tree, p))} if tree.unreadable else {}
     return Facts(wanted, owns, epoch, targets, lives, runs, parked, now, checkpoints, unread)
-
-
-def _owners(owns: Mapping[str, OwnView]) -> Container[str]:
-    return {one.incarnation for one in owns.values() if one.incarnation}
 
 
 def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
@@ -126,11 +122,6 @@ def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapp
     worker = worker_of(incarnation)
     target = tree.target(worker)
     return (tree.head().record.epoch, {worker: target.partitions}) if target else (0, {})
-
-
-def _find_unreadable(tree: GroupReader, partitions: Iterable[str]) -> dict[str, str]:
-    """Partition -> which of the records read so far cannot be read."""
-    return {p: why for p in partitions if (why := explain_unreadable(tree, p))} if tree.unreadable else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,22 @@ def check_direction(path: Path) -> None:
             assert rest[0] in LEAVES | ({"catalog", "registry"} if here in VERBS else set()), f"{path} imports {name}"
         if top == "rota" and rest and here == "rota" and not path.name.startswith("__"):
             assert rest[0] not in VERBS | {"cli", "local", "demo"}, f"{path} imports the verb {name}"
+
+
+def list_needs(nodes: Iterable[ast.stmt]) -> Iterator[str]:
+    """What a module imports as it is loaded, and for types alone."""
+    for node in nodes:
+        if isinstance(node, ast.If):
+            yield from list_needs(node.body)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (name for alias in node.names for name in (f"{node.module}.{alias.name}", node.module))
+
+
+def test_no_module_needs_one_that_needs_it() -> None:
+    """Also where only a type is needed."""
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in sources("rota")}
+    needs = {name: {one for one in list_needs(parse(path).body) if one in names} for name, path in names.items()}
+    TopologicalSorter(needs).prepare()  # raises CycleError, which names them
 
 
 def test_nothing_that_ships_knows_its_judge() -> None:
