@@ -32,14 +32,14 @@ from pathlib import Path
 from benchmarks.costs import describe_machine, format_table
 from benchmarks.pages import write_section
 from benchmarks.trickle import PARTITIONS, PAUSE, SETTLE, play, play_kills, wait_for
-from rota.dataplane.spark.spark_server import LIGHT
+from rota.dataplane.spark.spark_server import LASTING
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 QUERY = """
 import sys
 from pyspark.sql import SparkSession
-home, light = sys.argv[1:]
-quiet = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.extraJavaOptions": light}
+home, java = sys.argv[1:]
+quiet = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.extraJavaOptions": java}
 spark = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
 frame = spark.readStream.schema("n long").json(f"{home}/land/*")
 told = {"path": f"{home}/out", "checkpointLocation": f"{home}/mark"}
@@ -60,7 +60,7 @@ class Query:
         """Starts it, or starts it again."""
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", QUERY, str(self.home), LIGHT], stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-c", QUERY, str(self.home), LASTING], stdout=log, stderr=log, start_new_session=True
             )
 
     def kill(self) -> None:
