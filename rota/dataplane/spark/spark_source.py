@@ -36,9 +36,12 @@ class HoldsSeveral(Protocol):
 class Records:
     """Records as a reader gives them: `identify` gives their frame `_partition`, the id, and `_offset`.
 
-    `explain` says why a raw record is bad, as far as it shows; None: none is bad by itself. Bad ones have a `_corrupt`; or
-    they are left out, where somebody counted without Spark how many records there are at `most`: then `mark` gives the frame
-    that has them.
+    `explain` says why a raw record is bad, as far as it shows; None: none is bad by itself.
+
+    A source has one of two ways with bad records. Without `mark` they are in the frame, and have a `_corrupt`. With `mark`
+    they are left out of it, and there are at `most` so many records, the bad ones too: who read that many has read all, and
+    none was bad. Who read fewer asks `mark` for the frame that has the bad ones as well.
+
     `count` counts without Spark how many records there are; None: only Spark could."""
 
     frame: "DataFrame"
