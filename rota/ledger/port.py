@@ -27,8 +27,9 @@ class Draft(Generic[T]):
 
     It compares: nobody set a transaction of `sets`, removed a file of `removes` or changed the columns since. `alone`:
     nobody wrote anything since. `changes`: rows come or go; else they only move between files. A draft that adds `columns`
-    (JSON) does nothing else. `commit` is the id by which it is found where its answer is lost; without one, whoever made
-    the draft makes it again and finds nothing left to do. `result` spares that.
+    (JSON) does nothing else. `commit` is the id by which it is found where its answer is lost; its entry is the answer then.
+    Without an id whoever made the draft makes it again, until nothing is left to do; with a `result` that is the answer
+    once it went in.
     """
 
     base: "Version"
