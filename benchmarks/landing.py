@@ -1,13 +1,11 @@
-"""What it costs to read files by a list and a lookup in place of links, and what a landing folder in a bucket costs.
+"""What it costs to read files by a list and a lookup in place of links.
 
-    python -m benchmarks.landing [--part lookup | size] [--sizes 1000 100000] [--write]
+    python -m benchmarks.landing [--rounds 7] [--write]
 
-lookup  the same files on a local disk are read by links, as on a disk, by a list alone, which says of no row where it is
-        from, and by a list with the lookup, as in a bucket. The three take turns; the first round of each is not counted.
-        Seconds are those of Spark's processor time, which other work on the machine changes little.
-        Links and lookup must give every partition and offset its rows; else the exit code is 1.
-size    so many objects in a bucket of versitygw, in a thousandth as many prefixes but ten at least: seconds and requests of
-        the first look that gives all of them their offsets, of one with nothing new, and of one with a hundred new objects.
+The same files on a local disk are read by links, as on a disk, by a list alone, which says of no row where it is from, and
+by a list with the lookup, as in a bucket. The three take turns; the first two rounds are not counted. Seconds are those of
+Spark's processor time, which other work on the machine changes little. Links and lookup must give every partition and
+offset its rows; else the exit code is 1.
 """
 
 import argparse
@@ -26,20 +24,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.pages import write_section
 from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import Shown
 from rota.dataplane.files.listed import Listed
 from rota.dataplane.spark.session import join_session, open_session
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
-from rota.local.bucket import serve_buckets
-from rota.pipeline import Files, Pipeline, delta, files
+from rota.pipeline import Files, files
 from rota.record import OFFSET, PARTITION
-from rota.registry import open_source
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
-MARKS = ("<!-- landing {} -->\n", "<!-- /landing {} -->")
-PARTITIONS, NEW = 8, 100
+MARK = "landing lookup"
+PARTITIONS = 8
 SCHEMA = "n long, s string"
 
 
@@ -94,11 +91,11 @@ def measure_lookup(
     for name in ("links", "lookup"):
         ways[name](check)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(rounds + 1):
+    for turn in range(rounds + 2):
         for name in random.sample(list(ways), len(ways)):
             began = clock()
             ways[name](lambda frame: frame.write.format("noop").mode("overwrite").save())
-            if turn:
+            if turn > 1:
                 seconds[name].append(clock() - began)
     best = {name: statistics.median(of) for name, of in seconds.items()}
     ratios = [
@@ -109,37 +106,6 @@ def measure_lookup(
     return [what, *(f"{best[name]:.2f}" for name in ways), *(f"{ratio:.2f}x" for ratio in ratios)]
 
 
-def measure_size(folder: Path, count: int) -> list[str]:
-    """A row of the table."""
-    folder.mkdir()
-    with serve_buckets(folder / "server") as server:
-        os.environ |= server.environ
-        bucket, prefixes = server.make_bucket(), max(10, count // 1000)
-        root = server.data / bucket / "land"
-        for number in range(count):
-            place = root / f"k{number % prefixes:04}" / f"{number:07}.json"
-            if number < prefixes:
-                place.parent.mkdir(parents=True)
-            place.write_bytes(b'{"n": 1}\n')
-        declared = files(f"s3://{bucket}/land", format="json", schema="n int")
-        source = open_source(Pipeline(declared, delta(str(folder / "table")), name="p"))
-        partitions = tuple(f"p:{key}" for key in source.list_keys())
-
-        def look() -> tuple[float, int, int]:
-            before, began = server.count_requests(), time.perf_counter()
-            ends = source.assign_offsets(partitions)
-            return time.perf_counter() - began, server.count_requests() - before, sum(ends.values())
-
-        looks = [look(), look()]
-        for number in range(NEW):
-            (root / f"k{number % prefixes:04}" / f"!{number:07}.json").write_bytes(b'{"n": 1}\n')
-        looks.append(look())
-        if [ends for *_, ends in looks] != [count, count, count + NEW]:
-            sys.exit(f"{count} objects: offsets are missing, or too many")
-    cells = [f"{seconds:.2f} s, {requests:,}" for seconds, requests, _ in looks]
-    return [f"{count:,} in {prefixes:,}", *cells]
-
-
 def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Markdown."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
@@ -147,7 +113,7 @@ def format_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def run_lookup(folder: Path, rounds: int) -> str:
-    """The table of the part `lookup`."""
+    """The table."""
     server = SparkServer("landing", SparkSettings("local[2]", {"spark.driver.memory": "1g"}), folder / "spark")
     server.start()
     try:
@@ -169,33 +135,19 @@ def run_lookup(folder: Path, rounds: int) -> str:
     )
 
 
-def run_size(folder: Path, sizes: Sequence[int]) -> str:
-    """The table of the part `size`."""
-    rows = [measure_size(folder / f"size{size}", size) for size in sizes]
-    head = ("objects in prefixes", "all new: seconds, requests", "nothing new", f"{NEW} new")
-    return format_table(head, rows)
-
-
 def main() -> None:
     """Measures and prints; with `--write`, into the page of results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("lookup", "size"), action="append")
-    parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 100_000])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
+    before = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="rota-landing-") as name:
-        folder = Path(name)
-        for part in given.part or ("lookup", "size"):
-            before = os.getloadavg()[0]
-            table = run_lookup(folder, given.rounds) if part == "lookup" else run_size(folder, given.sizes)
-            said = f"{table}\nLoad before and after: {before:.1f}, {os.getloadavg()[0]:.1f}.\n"
-            sys.stdout.write(f"{said}\n")
-            if given.write:
-                begin, end = (mark.format(part) for mark in MARKS)
-                page = PAGE.read_text()
-                head, _, rest = page.partition(begin)
-                PAGE.write_text(f"{head}{begin}{said}{end}{rest.partition(end)[2]}")
+        table = run_lookup(Path(name), given.rounds)
+    said = f"{table}\nLoad before and after: {before:.1f}, {os.getloadavg()[0]:.1f}."
+    sys.stdout.write(f"{said}\n")
+    if given.write:
+        write_section(PAGE, MARK, said)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -61,7 +61,7 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
                 known: dict[str, frozenset[str]] = {}
                 more = {p: [make_file(p, len(model[p]) + i) for i in range(n)] for p, n in step.items()}
                 found = index.extend(
-                    tuple(step), lambda seen, k=known, m=more: k.update(seen) or {p: m[p] for p in seen}
+                    tuple(step), lambda seen, k=known, m=more: k.update(seen) or [{p: m[p]} for p in seen]
                 )
                 assert known == {p: {f.path for f in model[p]} for p in step}
                 for p in step:
@@ -92,7 +92,7 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
 
 def fill_index(folder: Path, files: int = 12) -> FileIndex:
     index = FileIndex(str(folder / "index"))
-    index.extend(PARTITIONS, lambda known: {p: [make_file(p, i) for i in range(files)] for p in known})
+    index.extend(PARTITIONS, lambda known: [{p: [make_file(p, i) for i in range(files)] for p in known}])
     return index
 
 
@@ -137,8 +137,37 @@ def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.Mon
         return found
 
     monkeypatch.setattr(file_index, "name_files", counted)
-    assert index.latest(PARTITIONS, lambda known: {p: [] for p in known}) == dict.fromkeys(PARTITIONS, 12)
+    assert index.latest(PARTITIONS, lambda known: [{p: [] for p in known}]) == dict.fromkeys(PARTITIONS, 12)
     assert held == [12] * 4
+
+
+def test_of_many_new_files_few_are_held_and_those_of_a_look_that_broke_off_keep_their_ordinals(tmp_path: Path) -> None:
+    """At 1,000,000 new ones a process held all of them: 1 GB."""
+    index, held, most = FileIndex(str(tmp_path / "index")), 0, 0
+    partitions = tuple(f"p:{number:02}" for number in range(40))
+
+    def find(known: Mapping[str, frozenset[str]]) -> Iterator[Mapping[str, list[LandedFile]]]:
+        nonlocal held, most
+        held = 0
+        for p, paths in known.items():
+            if p == breaks:
+                raise OSError(p)
+            new = [file for file in (make_file(p, number) for number in range(4)) if file.path not in paths]
+            held += len(new)
+            most = max(most, held)
+            yield {} if p == "p:07" else {p: new}
+
+    breaks = "p:20"
+    with pytest.raises(OSError, match="p:20"):
+        index.extend(partitions, find)
+    before = index.given(partitions)
+    assert 40 < sum(before.values()) <= 80
+    breaks = ""
+    ends = index.extend(partitions, find)
+    assert ends == dict.fromkeys(set(partitions) - {"p:07"}, 4), "of one nobody says anything"
+    assert index.given(partitions) == {**ends, "p:07": 0}
+    assert most <= 6 + 4 + 4, "the new files of a portion, and of one that is left out"
+    assert {p: [f.size for f in of] for p, of in index.files(tuple(ends)).items()} == {p: [0, 1, 2, 3] for p in ends}
 
 
 def test_what_has_a_time_is_found_in_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +204,7 @@ def test_large_files_are_left_as_they_are(tmp_path: Path) -> None:
     index = fill_index(tmp_path)
     large = set(DeltaTable(index.location).file_uris())
     for number in range(12, 32):
-        index.extend(("p:a",), lambda known, n=number: {p: [make_file(p, n)] for p in known})
+        index.extend(("p:a",), lambda known, n=number: [{p: [make_file(p, n)] for p in known}])
     files = set(DeltaTable(index.location).file_uris())
     assert large <= files
     assert len(files - large) <= 3 + 20 // 6

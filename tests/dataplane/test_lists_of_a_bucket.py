@@ -62,11 +62,13 @@ def find_missing(landing: BucketLanding, seeds: range) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
+@pytest.mark.parametrize(("page", "held"), [(1, 2), (2, 1000), (3, 1), (7, 5), (1000, 1)])
 def test_a_list_along_the_folders_finds_what_a_list_of_each_finds(
-    landed: BucketLanding, page: int, monkeypatch: pytest.MonkeyPatch
+    landed: BucketLanding, page: int, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where it ends early, since it found much that is new."""
     monkeypatch.setattr(buckets, "PAGE", page)
+    monkeypatch.setattr(buckets, "HELD", held)
     assert find_missing(landed, range(40)) == []
 
 
@@ -141,3 +143,16 @@ def test_what_was_archived_costs_no_look(bucket: str, bucket_server: BucketServe
     odd = bucket_server.data / bucket.removeprefix("s3://") / "land" / "a" / "x\ty"
     odd.write_text("1")
     assert [path for path, _ in landing.list_ignored()] == ["a/x\\ty"]
+
+
+def test_a_folder_of_a_page_that_is_known_costs_one_list(bucket: str, bucket_server: BucketServer) -> None:
+    """A million objects lie in a thousand such folders."""
+    names, place = [f"{number:04}" for number in range(PAGE)], bucket_server.data / bucket.removeprefix("s3://")
+    for folder in "abc":
+        (place / folder).mkdir()
+        for name in names:
+            (place / folder / name).write_bytes(b"1")
+    known = {folder: frozenset(f"{folder}/{name}" for name in names) for folder in "abc"}
+    before = bucket_server.count_requests()
+    assert dict(BucketLanding(bucket).list_rested(known, 0.0, 0.0)) == {"a": [], "b": [], "c": []}
+    assert bucket_server.count_requests() - before == 3

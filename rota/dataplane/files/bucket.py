@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 PAGE = 1000  # keys of an answer
 END = chr(0x10FFFF)  # of all keys
 AT_ONCE = 16  # requests
+HELD = 10_000  # new objects of one list that are here at a time
 LOOK_EVERY = 5.0  # seconds, while nothing comes: each list is paid for
 DEAR = 16  # what an answer with a list of keys costs, in answers of one
 ODD = re.compile(r"[\x00-\x1f\x7f]|//|/$")
@@ -99,18 +101,25 @@ class BucketLanding:
     def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
         """See `Landing.list_rested`: an object needs no rest."""
         del settle, now
+        along = sorted(known, key=lambda folder: f"{folder}/")  # in the order of their keys
+        shares = iter(take_portions(along, PAGE, lambda folder: len(known[folder])))  # of what is known, a page
+        left = list[list[str]]()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            along = sorted(known, key=lambda folder: f"{folder}/")  # in the order of their keys
-            shares = take_portions(along, PAGE, lambda folder: len(known[folder]))  # of what is known, a page
-            for listed in pool.map(lambda folders: self._list_or_each(folders, known), shares):
-                yield from listed.items()
+            while some := [*left, *islice(shares, 2 * AT_ONCE)]:  # no more than these are listed ahead of the reader
+                found = pool.map(lambda folders: self._list_or_each(folders, known), some)
+                left = []
+                for folders, listed in zip(some, found, strict=True):
+                    yield from listed.items()
+                    left += [rest] if (rest := folders[len(listed) :]) else []
 
     def _list_or_each(
         self, folders: Sequence[str], known: Mapping[str, frozenset[str]]
     ) -> dict[str, list[LandedFile] | OSError]:
-        """By one list for all; where that cannot be had, by one for each: then it is known whose fault it is."""
-        with suppress(OSError):
-            return {folder: self._land(found) for folder, found in self._list_along(folders, known).items()}
+        """By one list for all, or for the first of them where these have many new objects; where that cannot be had, by one
+        for each: then it is known whose fault it is. A list of one folder ends with it, and needs no look behind it."""
+        if len(folders) > 1:
+            with suppress(OSError):
+                return {folder: self._land(found) for folder, found in self._list_along(folders, known).items()}
         listed: dict[str, list[LandedFile] | OSError] = {}
         for folder in folders:
             try:
@@ -120,18 +129,20 @@ class BucketLanding:
         return listed
 
     def _list_along(self, folders: Sequence[str], known: Mapping[str, frozenset[str]]) -> dict[str, Iterable[Found]]:
-        """The new objects of folders that stand in the order of their keys. Raises OSError, and OddKey."""
+        """The new objects of folders that stand in the order of their keys; of the first alone once these are many. Raises
+        OSError, and OddKey."""
         found: dict[str, dict[str, Found]] = {folder: {} for folder in folders}
-        at, last = 0, ""  # the first folder that may hold more, and how far the list came
-        while at < len(folders):
+        at, last, held = 0, "", 0  # the first folder that may hold more, and how far the list came
+        while at < len(folders) and (held < HELD or not at):
             page, last = self._list_page(max(last, _before(f"{folders[at]}/")))
             for path, one in page.items():
                 folder, slash, _ = path.partition("/")
                 if slash and folder in found and _is_new(path, known[folder]):
                     found[folder][path] = path, one["size"], _read_tag(one)
+                    held += 1
             while at < len(folders) and last >= f"{folders[at]}0":  # the first character behind the slash
                 at += 1
-        return {folder: of.values() for folder, of in found.items()}
+        return {folder: found[folder].values() for folder in folders[:at]}
 
     def _list_page(self, after: str) -> tuple[dict[str, Any], str]:
         """The first objects behind a key, by path, and up to where there are no others. Raises OSError, and OddKey."""
@@ -237,7 +248,7 @@ class BucketLanding:
         with as_os_errors(f"{self.place}/{prefix}"):
             for page in self.store.list(prefix or None, chunk_size=PAGE):
                 for one in page:
-                    if _is_new(one["path"], known):
+                    if one["path"].startswith(prefix) and _is_new(one["path"], known):  # not what shows the folder
                         yield one["path"], one["size"], _read_tag(one)
 
     def _ask_each(self, folder: str, known: frozenset[str]) -> Iterator[Found]:

@@ -47,10 +47,11 @@ MANY = 40  # files of the index above which some are put together
 LARGE = 100_000  # rows of a file of the index that is left as it is
 ALL = 2**62
 INDEXES = 300  # that a process keeps
+Given = tuple[dict[str, int], tuple[str, ...]]  # how many files partitions have, and the partitions that are left
 Rewritten = tuple[dict[str, int], tuple[DataFile, ...]]  # what to remove (path -> bytes), and the files in its place
 New = Callable[
-    [Mapping[str, frozenset[str]]], Mapping[str, "list[LandedFile]"]
-]  # by partition: known paths -> new files
+    [Mapping[str, frozenset[str]]], Iterable[Mapping[str, "list[LandedFile]"]]
+]  # by partition: known paths -> new files, of some partitions after the other
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -133,29 +134,34 @@ class FileIndex:
 
     def latest(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
         """What `extend` would give; nothing is written."""
-        counts, found = self._look(self._read_newest(), partitions, new)
-        return {p: counts[p] + len(files) for p, files in found.items()}
+        counts, looks = self._look(self._read_newest(), partitions, new)
+        return {p: counts[p] + len(files) for found in looks for p, files in found.items()}
 
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
-        """How many files each partition has after those that are `new` got the next ordinals, in the order given.
+        """How many files each partition has after those that are `new` got the next ordinals, in the order given. About
+        `LARGE` new files at a time get theirs by one commit: of a million no more are in memory.
 
         One of which `new` says nothing is left out."""
-        many = False
+        many, left, ends = False, partitions, dict[str, int]()
 
-        def make(_: int) -> Draft[Mapping[str, int]] | Mapping[str, int]:
+        def make(_: int) -> Draft[Given] | Given:
             nonlocal many
             # where it is made, somebody may have been faster: it is read on this very version
             table = self.log.open() or self.log.create(Schema.from_arrow(SCHEMA).to_json())
             there = self._read_files(table)
-            counts, found = self._look(there, partitions, new)
-            ends = {p: counts[p] + len(files) for p, files in found.items()}
+            counts, looks = self._look(there, left, new)
+            found, whole = _take_some(looks)
+            now = {p: counts[p] + len(files) for p, files in found.items()}
+            rest = () if whole else tuple(p for p in left if p not in found)
             if not any(found.values()):
-                return ends
-            many = len(there) >= MANY
-            moves = self.make_moves({p: ends[p] for p, files in found.items() if files})
-            return Draft(table, moves, adds=self._write_new(counts, found), result=ends)
+                return now, rest
+            many = many or len(there) >= MANY
+            moves = self.make_moves({p: now[p] for p, files in found.items() if files})
+            return Draft(table, moves, adds=self._write_new(counts, found), result=(now, rest))
 
-        ends = commit_change(self.log, make)
+        while left:
+            given, left = commit_change(self.log, make)
+            ends |= given
         if many:
             self._tidy()
         return ends
@@ -202,16 +208,18 @@ class FileIndex:
 
     def _look(
         self, there: Sequence[IndexFile], partitions: tuple[str, ...], new: New
-    ) -> tuple[dict[str, int], dict[str, list[LandedFile]]]:
+    ) -> tuple[dict[str, int], Iterator[Mapping[str, list[LandedFile]]]]:
         """How many files each partition has, and the new ones of those that can be looked at. The paths that are known
         are read for some partitions after the other: no look holds them all."""
         counts = self._count_files(there, partitions)
-        found: dict[str, list[LandedFile]] = {}
-        for some in take_portions(sorted(counts), LARGE, counts.__getitem__):
-            rows = self._read_between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
-            known = name_files(some, rows)
-            found |= new({p: frozenset(chain.from_iterable(known.pop(p))) for p in some})
-        return counts, found
+
+        def look() -> Iterator[Mapping[str, list[LandedFile]]]:
+            for some in take_portions(sorted(counts), LARGE, counts.__getitem__):
+                rows = self._read_between(there, dict.fromkeys(some, (0, ALL)), ("partition", "path"))
+                known = name_files(some, rows)
+                yield from new({p: frozenset(chain.from_iterable(known.pop(p))) for p in some})
+
+        return counts, look()
 
     def find_alike(self, files: Iterable[LandedFile]) -> Iterator[tuple[str, int, LandedFile]]:
         """Partition, ordinal and file of all that have the time of one of these."""
@@ -339,6 +347,18 @@ def explain_without_copy(folder: str) -> str:
         f"Without a copy of it nobody knows which files were read: move {folder} away, then rota adopt, and all "
         f"files that are there are read anew"
     )
+
+
+def _take_some(looks: Iterable[Mapping[str, list[LandedFile]]]) -> tuple[dict[str, list[LandedFile]], bool]:
+    """What looks found until these are `LARGE` files, and whether that is all."""
+    found: dict[str, list[LandedFile]] = {}
+    count = 0
+    for some in looks:
+        found |= some
+        count += sum(map(len, some.values()))
+        if count >= LARGE:
+            return found, False
+    return found, True
 
 
 def _everything(file: IndexFile) -> Ranges:

@@ -18,7 +18,7 @@ from rota.dataplane import names
 from rota.dataplane.files import added, listing, parquet, staging, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
-from rota.dataplane.files.landing import NO_FILE, LandedBytes, Landing, Shown
+from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
 from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.opening import open_landing
 from rota.dataplane.formats import lines
@@ -29,6 +29,7 @@ from rota.errors import DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.ledger.values import Ranges, Spans
 from rota.pipeline import Files, Pipeline
+from rota.portions import take_portions
 from rota.record import CORRUPT, OFFSET, PARTITION
 from rota.stores import join
 
@@ -121,7 +122,7 @@ class FilesSource:
 
     def explain_unreadable(self, partition: str) -> str:
         """See `WaitsAlone.explain_unreadable`."""
-        files = self._list_rested({partition: frozenset()})[partition]
+        ((_, files),) = self._list_rested({partition: frozenset()})
         if isinstance(files, OSError):
             return listing.explain_blind(files)
         begun = self.index.given((partition,))[partition]
@@ -189,7 +190,7 @@ class FilesSource:
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
         """See `ChangesInPlace.explain_unsettled`: the files that have not rested for `settle` seconds."""
         files = self.index.files((partition,))[partition]
-        listed = self._list_rested({partition: frozenset()})[partition]
+        ((_, listed),) = self._list_rested({partition: frozenset()})
         if isinstance(listed, OSError):
             raise listed
         rested = {file.path for file in listed}
@@ -285,26 +286,25 @@ class FilesSource:
             return iter(())
         return texts.read_lines(self.landing.find(file))
 
-    def find_new(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
-        """The files of each partition that are not among the known ones. What cannot be looked at, and only that, is left
-        out; so is a folder that was renamed, before its first file has an ordinal."""
-        listed = self._list_rested(known)
-        found = {p: files for p, files in listed.items() if not isinstance(files, OSError)}
-        if len(found) < len(known):
-            self.list_keys()  # raises where it is not a partition's own fault
-        new = {p: files for p, files in found.items() if not known[p]}
-        out = {one.partition for one in find_moved(self.index, self.landing, new)}
-        return {p: files for p, files in found.items() if p not in out}
+    def find_new(self, known: Mapping[str, frozenset[str]]) -> Iterator[dict[str, list[LandedFile]]]:
+        """The files of each partition that are not among the known ones, of some partitions after the other. What cannot be
+        looked at, and only that, is left out; so is a folder that was renamed, before its first file has an ordinal."""
+        for listed in map(dict, take_portions(self._list_rested(known), PORTION, count_files)):
+            found = {p: files for p, files in listed.items() if not isinstance(files, OSError)}
+            if len(found) < len(listed):
+                self.list_keys()  # raises where it is not a partition's own fault
+            new = {p: files for p, files in found.items() if not known[p]}
+            out = {one.partition for one in find_moved(self.index, self.landing, new)}
+            yield {p: files for p, files in found.items() if p not in out}
 
-    def _list_rested(self, known: Mapping[str, frozenset[str]]) -> dict[str, list[LandedFile] | OSError]:
+    def _list_rested(self, known: Mapping[str, frozenset[str]]) -> Iterator[Rested]:
         """The files of each partition that rested for `settle` seconds, without the known ones, by name; or why it cannot be
         listed."""
         whose, nowhere = names.find_folders({p: key_of(p) for p in known})
-        listed: dict[str, list[LandedFile] | OSError] = {**nowhere}
+        yield from nowhere.items()
         paths = {folder: known[p] for folder, p in whose.items()}
         for folder, found in self.landing.list_rested(paths, self.declared.settle, self.clock()):
-            listed[whose[folder]] = found if isinstance(found, OSError) else sorted(found)
-        return listed
+            yield whose[folder], found if isinstance(found, OSError) else sorted(found)
 
     def _take_fitting(self, files: tuple[LandedFile, ...]) -> list[int]:
         """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NO_FILE = -1  # the size of what is no file
-Rested = tuple[str, list[LandedFile] | OSError]  # a folder, and what is in it
+Rested = tuple[str, list[LandedFile] | OSError]  # a folder or its partition, and what is in it
+PORTION = 50_000  # new files for which the index is read once: some of them may have been another partition's
 
 
 class LandedBytes(Protocol):
@@ -124,3 +125,8 @@ class Landing(Protocol):
     ) -> AbstractContextManager[Shown]:
         """The files of the ranges for Spark, while the context lasts."""
         ...
+
+
+def count_files(rested: Rested) -> int:
+    """How many files were listed."""
+    return 0 if isinstance(rested[1], OSError) else len(rested[1])

@@ -3,8 +3,8 @@
 Law: each row has the partition and the offset of the object that Spark says it is from, and a row of any other object is an
 error. Both are looked up in a literal of the plan by the name of the object as Spark has it, so that nothing is joined.
 
-The literal is a list of maps, and the checksum of a name says which of them has it: Spark looks through a map from its
-beginning.
+The literal is one map. Spark makes a hash table of it, once a task, by a setting of `session`; without that it would look
+through the map from its beginning, for each row.
 """
 
 import json
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
-from zlib import crc32
 
 from rota.dataplane.files.added import Field, extend
 from rota.pipeline import Files
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 GLOB = re.compile(r"[][{}*?\\]")  # what Hadoop takes for a pattern
 # What Java escapes in the path of a URI; it leaves other letters than those of ASCII.
 ESCAPED = re.compile(r"[\x00-\x20\"#%<>?\[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
-KINDS = "array<map<string,struct<p:string,o:bigint>>>"
+KIND = "map<string,struct<p:string,o:bigint>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +70,12 @@ class Listed:
     def _look_up(self, name: "Column") -> "Column":
         from pyspark.sql import functions as F  # noqa: N812
 
-        count = max(1, sum(map(len, self.paths.values())))
-        maps: list[dict[str, dict[str, object]]] = [{} for _ in range(count)]
-        for partition, of in self.paths.items():
-            for offset, path in of.items():
-                known = escape_as_java(f"{self.place}/{path}")
-                maps[crc32(known.encode()) % count][known] = {"p": partition, "o": offset}
-        literal = F.from_json(F.lit(json.dumps(maps, separators=(",", ":"))), KINDS)
-        number = (F.crc32(name.cast("binary")) % count).cast("int") + 1
-        return F.element_at(F.element_at(literal, number), name)
+        known = {
+            escape_as_java(f"{self.place}/{path}"): {"p": partition, "o": offset}
+            for partition, of in self.paths.items()
+            for offset, path in of.items()
+        }
+        return F.element_at(F.from_json(F.lit(json.dumps(known, separators=(",", ":"))), KIND), name)
 
     def _escape(self, path: str) -> str:
         return GLOB.sub(r"\\\g<0>", f"{self.place}/{path}")
