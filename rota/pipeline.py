@@ -10,6 +10,7 @@ from rota.errors import ConfigError
 from rota.ids import checked_id, key_of, partition_id, pipeline_of
 from rota.record import CORRUPT, OFFSET, PARTITION
 from rota.settings import checked_address
+from rota.stores import READ_BY_SPARK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -161,7 +162,7 @@ class Files:
     new_columns: str = "ignore"
 
     def __post_init__(self) -> None:
-        checked_address(self.path)
+        checked_address(self.path, READ_BY_SPARK)
         check_new_columns(self.new_columns, self.format, f"files({self.path!r})")
         check_after(self.after, f"files({self.path!r})")
         check_format(self.format, ("csv", "json", "parquet"), self.schema, self.options, f"files({self.path!r})")
@@ -184,9 +185,9 @@ class Files:
 class Delta:
     """Declares the Delta table that a pipeline writes.
 
-    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment. The
-    rows are in `main/` below it; `quarantine/` holds the records that could not be read, `index/` which file has which
-    offset. Two pipelines never share a table. Raises ConfigError on another address."""
+    `path` is a local folder, `s3://bucket/prefix` or `az://container/prefix`; it may hold `${VAR}`, which a run fills in
+    from its environment. The rows are in `main/` below it; `quarantine/` holds the records that could not be read, `index/`
+    which file has which offset. Two pipelines never share a table. Raises ConfigError on another address."""
 
     path: str
 

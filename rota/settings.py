@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from rota.errors import ConfigError, hide, shown
-from rota.stores import check_url, is_url
+from rota.stores import KINDS, check_url, is_url
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 SECRETS = ("zookeeper_auth", "zookeeper_key_password", "spark_token")
@@ -158,16 +158,17 @@ def expand(text: str, environ: Mapping[str, str] = os.environ) -> str:
     return VARIABLE.sub(value, text)
 
 
-def resolve_place(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Where a declared table lies, with every `${VAR}` replaced: an absolute path, or `s3://bucket/prefix`. Raises
-    ConfigError for another address."""
+def resolve_place(text: str, schemes: Collection[str] = tuple(KINDS), environ: Mapping[str, str] = os.environ) -> str:
+    """Where a declared table lies, with every `${VAR}` replaced: an absolute path, or an address of one of the schemes.
+    Raises ConfigError for another address."""
     place = expand(text, environ)
-    return check_url(place) if is_url(place) else str(resolve_folder(text, environ))
+    return check_url(place, schemes) if is_url(place) else str(resolve_folder(text, environ))
 
 
-def checked_address(text: str) -> str:
-    """Returns `text` if a table may be declared there, as far as it shows without the environment. Raises ConfigError."""
-    return text if text.startswith("s3://") else local(text)
+def checked_address(text: str, schemes: Collection[str] = tuple(KINDS)) -> str:
+    """Returns `text` if a table may be declared there, as far as it shows without the environment; or a landing folder, with
+    the schemes for that. Raises ConfigError."""
+    return text if text.startswith(tuple(f"{one}://" for one in schemes)) else local(text)
 
 
 def resolve_folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:

@@ -1,11 +1,13 @@
 """Where a table or a landing folder lies: a folder on a disk, or a prefix of a bucket. The only module that opens either.
 
 Laws:
-1. A location is a text: an absolute path, or `s3://bucket/prefix` without a slash at its end. Whoever works below one names
-   what is there by its path below it, and by nothing else.
-2. A bucket is spoken to as the variables `AWS_*` of the process say, as every program of AWS reads them. No credential
+1. A location is a text: an absolute path, or `s3://bucket/prefix` without a slash at its end; or, of a table,
+   `az://container/prefix`. Whoever works below one names what is there by its path below it, and by nothing else. "A bucket"
+   is a container of Azure, too.
+2. A bucket is spoken to as the variables `AWS_*` or `AZURE_*` of the process say, as other programs read them. No credential
    leaves the process: none is in a location, a setting of Spark, a plan or an error.
 3. An endpoint of one's own is asked by path (`http://host/bucket/key`), and without TLS where its URL says `http`.
+4. What differs between stores is in `KINDS`, and nowhere else.
 """
 
 import errno
@@ -13,9 +15,10 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -24,21 +27,34 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rota.errors import ConfigError, hide
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import ObjectStore
     from pyarrow import fs
 
 T = TypeVar("T")
 U = TypeVar("U")
 Client = tuple[tuple[str, str], ...]  # the variables of which one is made
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(.*))?", re.DOTALL)
-SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 AHEAD, PAGE = 16, 1000  # objects that are read at a time; keys that a store lists at once
 CONNECTING = 10.0  # seconds in which a store takes a connection
 SILENCE = 60.0  # seconds in which it sends another byte of an answer
 # Words of obstore 0.12 and of S3. Where one is another, an error is longer, or does not say that its bucket is not there.
 DETAILS, NO_BUCKET = "\n\nDebug source", "NoSuchBucket"
 REGION = "us-east-1"  # where no region is named: what a server other than AWS takes
+READ_BY_SPARK = ("s3",)  # of what files may land in: Spark needs jars to read each
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of store: what a bucket is called there, which variables say what, and what a client is told besides."""
+
+    bucket: re.Pattern[str]
+    variables: str  # what their names begin with
+    needs: str  # the one without which nobody finds the store
+    endpoint: str
+    secrets: tuple[str, ...]
+    tell_delta: Callable[[Mapping[str, str]], dict[str, str]]  # obstore is told the same
+    tell_arrow: Callable[[Mapping[str, str]], dict[str, Any]]
 
 
 def is_url(location: str) -> bool:
@@ -46,15 +62,16 @@ def is_url(location: str) -> bool:
     return bool(URL.match(location))
 
 
-def check_url(location: str) -> str:
-    """Returns `s3://bucket/prefix` without a slash at its end. Raises ConfigError for another address."""
-    found = BUCKET.fullmatch(location)
-    parts = (found[2] or "").rstrip("/").split("/") if found else [""]
-    if not found or not all(parts) or {".", ".."} & set(parts):
-        raise ConfigError(
-            f"{location!r} is no place that rota can work in. Give the path of a folder, or s3://bucket/prefix"
-        )
-    return f"s3://{found[1]}/{'/'.join(parts)}"
+def check_url(location: str, schemes: Collection[str]) -> str:
+    """Returns `s3://bucket/prefix`, or another of the schemes, without a slash at its end. Raises ConfigError for another
+    address."""
+    scheme, _, path = location.partition("://")
+    bucket, *parts = path.rstrip("/").split("/")
+    known = scheme in schemes and KINDS[scheme].bucket.fullmatch(bucket)
+    if not known or not parts or not all(parts) or {".", ".."} & set(parts):
+        ways = " or ".join(f"{one}://bucket/prefix" for one in schemes)
+        raise ConfigError(f"{location!r} is no place that rota can work in. Give the path of a folder, or {ways}")
+    return f"{scheme}://{'/'.join((bucket, *parts))}"
 
 
 def join(location: str, *names: str) -> str:
@@ -74,14 +91,16 @@ def _open_files(location: str, _: Client) -> "fs.FileSystem":
     if not is_url(location):
         return fs.SubTreeFileSystem(location, fs.LocalFileSystem())
     hide_credentials()
-    return fs.SubTreeFileSystem(location.partition("://")[2], open_executors_files(describe_to_executors()))
+    return fs.SubTreeFileSystem(location.partition("://")[2], open_executors_files(describe_to_executors(location)))
 
 
-def open_executors_files(said: Mapping[str, Any]) -> "fs.S3FileSystem":
-    """All buckets, in a process that was told so by `describe_to_executors`: a small file is one request to write."""
+def open_executors_files(said: Mapping[str, Any]) -> "fs.FileSystem":
+    """All buckets, in a process that was told so by `describe_to_executors`. It is sent to tasks of Spark as code."""
     from pyarrow import fs
 
-    return fs.S3FileSystem(allow_delayed_open=True, **said)
+    found = {name: os.environ[variable] for name, variable in said["found"].items() if os.environ.get(variable)}
+    opened: fs.FileSystem = getattr(fs, said["kind"])(**said["given"], **found)
+    return opened
 
 
 def make_folder(location: str, path: str) -> None:
@@ -112,8 +131,14 @@ def delete(location: str, paths: Iterable[str]) -> None:
     elif names := list(paths):
         import obstore
 
-        with suppress(FileNotFoundError), as_os_errors(location):
-            obstore.delete(open_objects(location), names)
+        objects = open_objects(location)
+        try:
+            with as_os_errors(location):
+                obstore.delete(objects, names)
+        except FileNotFoundError:  # Azure says so, and the rest may be left
+            for name in names:
+                with suppress(FileNotFoundError), as_os_errors(location):
+                    obstore.delete(objects, name)
 
 
 def read(location: str, path: str) -> bytes:
@@ -188,52 +213,88 @@ def as_os_errors(what: str) -> Iterator[None]:
         raise OSError(errno.EIO, " ".join(f"{said[0]}: {said[2]}".split())[:300], what) from None
 
 
-def open_objects(location: str) -> "S3Store":
+def open_objects(location: str) -> "ObjectStore":
     """The objects below the location of a bucket: with lists from a key on, puts of what is absent, and ETags. Nothing is
-    asked yet. Raises ConfigError without the extra `s3`."""
+    asked yet. Raises ConfigError without the extra `s3`, or without what says where the store is."""
     return _open_objects(location, describe_client())
 
 
 @lru_cache(maxsize=64)
-def _open_objects(location: str, _: Client) -> "S3Store":
+def _open_objects(location: str, _: Client) -> "ObjectStore":
     try:
-        from obstore.store import S3Store
+        from obstore.store import from_url
     except ImportError:
         raise ConfigError(f"{location} is in a bucket. Install what reads it: pip install 'rota[s3]'") from None
     hide_credentials()
+    kind = _find_kind(location)
     trusted = {"root_certificate": Path(bundle).read_bytes()} if (bundle := os.environ.get("AWS_CA_BUNDLE")) else {}
-    options = {"allow_http": _is_plain(os.environ), **trusted}
-    return S3Store.from_url(location, region=_region(os.environ), client_options=options)
+    options: Any = {"allow_http": _is_plain(kind, os.environ), **trusted}
+    config: Any = kind.tell_delta(os.environ)
+    return from_url(location, config=config, client_options=options)
 
 
 def choose_options(location: str) -> dict[str, str] | None:
-    """What delta-rs is told beside the environment."""
+    """What delta-rs is told beside the environment. Raises ConfigError without what says where the store is."""
     if not is_url(location):
         return None
     hide_credentials()
-    return {"aws_region": _region(os.environ), "allow_http": str(_is_plain(os.environ)).lower()}
+    kind = _find_kind(location)
+    return {**kind.tell_delta(os.environ), "allow_http": str(_is_plain(kind, os.environ)).lower()}
 
 
 def describe_client(environ: Mapping[str, str] = os.environ) -> Client:
     """What a client of a store is made of: one is kept for as long as this is the same. It holds credentials."""
-    return tuple(sorted((name, value) for name, value in environ.items() if name.startswith("AWS_")))
+    begin = tuple(kind.variables for kind in KINDS.values())
+    return tuple(sorted((name, value) for name, value in environ.items() if name.startswith(begin)))
 
 
 def hide_credentials(environ: Mapping[str, str] = os.environ) -> None:
     """From now on no error of this process holds what of the credentials is in its environment."""
-    for name in SECRETS:
-        hide(environ.get(name, ""))
+    for kind in KINDS.values():
+        for name in kind.secrets:
+            hide(environ.get(name, ""))
 
 
-def describe_to_executors(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What `pyarrow.fs.S3FileSystem` is given in another process, which finds its credentials by itself."""
-    said: dict[str, Any] = {"region": _region(environ), "connect_timeout": CONNECTING, "request_timeout": SILENCE}
+def describe_to_executors(location: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What `open_executors_files` is given in another process, which finds its credentials by itself."""
+    return _find_kind(location, environ).tell_arrow(environ)
+
+
+def _find_kind(location: str, environ: Mapping[str, str] = os.environ) -> Kind:
+    kind = KINDS.get(location.partition("://")[0])
+    if kind is None:
+        raise ConfigError(f"{location} is in a store that rota does not know. Take one of {', '.join(KINDS)}://")
+    if kind.needs and not environ.get(kind.needs):
+        raise ConfigError(f"{location} is in a store that is named nowhere. Set {kind.needs}")
+    return kind
+
+
+def _tell_s3_to_arrow(environ: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "allow_delayed_open": True,  # a small file is one request to write
+        "region": _region(environ),
+        "connect_timeout": CONNECTING,
+        "request_timeout": SILENCE,
+    }
     if endpoint := environ.get("AWS_ENDPOINT_URL"):
         scheme, _, host = endpoint.rpartition("://")
-        said |= {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"}
+        given |= {"endpoint_override": host.rstrip("/"), "scheme": scheme or "https"}
     if bundle := environ.get("AWS_CA_BUNDLE"):
-        said["tls_ca_file_path"] = bundle
-    return said
+        given["tls_ca_file_path"] = bundle
+    return {"kind": "S3FileSystem", "given": given, "found": {}}
+
+
+def _tell_azure_to_arrow(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Arrow does not read the variable of the key by itself; without it it goes by Azure's own chain."""
+    account = environ[ACCOUNT]
+    given = {"account_name": account}
+    if endpoint := environ.get("AZURE_STORAGE_ENDPOINT"):
+        scheme, _, host = endpoint.rstrip("/").rpartition("://")
+        name = re.escape(account)  # Arrow itself puts it before `.host`, or behind `host`
+        authority = re.sub(rf"^{name}(?=\.)|/{name}$", "", host)
+        for service in ("blob", "dfs"):
+            given |= {f"{service}_storage_authority": authority, f"{service}_storage_scheme": scheme or "https"}
+    return {"kind": "AzureFileSystem", "given": given, "found": {"account_key": "AZURE_STORAGE_ACCOUNT_KEY"}}
 
 
 def describe_to_spark(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -247,7 +308,7 @@ def describe_to_spark(environ: Mapping[str, str] = os.environ) -> dict[str, str]
         said |= {
             "fs.s3a.endpoint": endpoint,
             "fs.s3a.path.style.access": "true",
-            "fs.s3a.connection.ssl.enabled": str(not _is_plain(environ)).lower(),
+            "fs.s3a.connection.ssl.enabled": str(not _is_plain(KINDS["s3"], environ)).lower(),
         }
     return said
 
@@ -256,5 +317,27 @@ def _region(environ: Mapping[str, str]) -> str:
     return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or REGION
 
 
-def _is_plain(environ: Mapping[str, str]) -> bool:
-    return environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
+def _is_plain(kind: Kind, environ: Mapping[str, str]) -> bool:
+    return environ.get(kind.endpoint, "").startswith("http://")
+
+
+KINDS = {
+    "s3": Kind(
+        bucket=re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"),
+        variables="AWS_",
+        needs="",
+        endpoint="AWS_ENDPOINT_URL",
+        secrets=("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"),
+        tell_delta=lambda environ: {"aws_region": _region(environ)},
+        tell_arrow=_tell_s3_to_arrow,
+    ),
+    "az": Kind(
+        bucket=re.compile(r"[a-z0-9](?:-?[a-z0-9]){2,62}"),
+        variables="AZURE_",
+        needs=ACCOUNT,
+        endpoint="AZURE_STORAGE_ENDPOINT",
+        secrets=("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_CLIENT_SECRET"),
+        tell_delta=lambda _: {},
+        tell_arrow=_tell_azure_to_arrow,
+    ),
+}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import obstore
-from obstore.store import S3Store
+from obstore.store import ObjectStore
 
 from rota.local.bucket import BucketServer
 from rota.stores import is_url, open_objects
@@ -44,6 +44,6 @@ def in_bucket(server: BucketServer) -> Place:
     return Place(f"s3://{name}", server.data / name)
 
 
-def list_objects(store: S3Store, prefix: str = "") -> dict[str, int]:
+def list_objects(store: ObjectStore, prefix: str = "") -> dict[str, int]:
     """Key -> bytes of all below the prefix."""
     return {str(one["path"]): int(one["size"]) for page in obstore.list(store, prefix) for one in page}

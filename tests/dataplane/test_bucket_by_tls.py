@@ -3,11 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rota.local.bucket import serve_buckets
+from rota.java import find_java
+from rota.local.bucket import BucketServer, serve_buckets
 
 REGION = "eu-central-9"
 SCRIPT = """
@@ -27,6 +29,28 @@ log.create(FIRST)
 assert append(log, sets={"a": 1}).transaction("a") == 1
 """
 
+SPARK = """
+import sys
+from pyspark.sql import SparkSession, functions as F
+from rota import stores
+from rota.dataplane import columns
+from rota.dataplane.spark import writing
+from rota.java import list_jars
+place, options = sys.argv[1:]
+said = {"driver.extraJavaOptions": options, "executor.extraJavaOptions": options, "executor.memory": "512m",
+        "jars": ",".join(map(str, list_jars())), "ui.enabled": "false"}
+made = SparkSession.builder.master("local-cluster[1,1,512]")
+for name, value in said.items():
+    made = made.config(f"spark.{name}", value)
+spark = made.getOrCreate()
+stores.open_objects(place).put("in/a.json", b'{"n": 1}\\n{"n": 2}\\n')
+landed = f"s3a://{place.partition('://')[2]}/in/a.json"
+read = spark.read.schema("n int").options(**stores.describe_to_spark()).json(landed)
+rows = read.select("n", F.lit("p:a").alias("_partition"), F.lit(0).cast("long").alias("_offset"))
+(file,) = writing.write(columns.split(rows), f"{place}/main", "data/x")
+assert file.rows == 2, file
+"""
+
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -42,20 +66,35 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_all_that_speak_to_a_store_trust_the_authority_that_is_named(authority: Path, tmp_path: Path) -> None:
-    """`AWS_CA_BUNDLE` for what rota opens, and `SSL_CERT_FILE` for delta-rs, which knows no other; without them nobody
-    speaks to it."""
-    ca = str(authority / "ca.pem")
+@pytest.fixture
+def server(authority: Path, tmp_path: Path) -> Iterator[BucketServer]:
     keys = ("--cert", str(authority / "cert.pem"), "--key", str(authority / "key.pem"), "--region", REGION)
     with serve_buckets(tmp_path / "s3", *keys) as server:
-        place = f"s3://{server.make_bucket()}/p"
-        environ = {**os.environ, **server.environ, "AWS_REGION": REGION}
-        trusting = {**environ, "AWS_CA_BUNDLE": ca, "SSL_CERT_FILE": ca}
+        yield server
 
-        def run(told: dict[str, str]) -> "subprocess.CompletedProcess[bytes]":
-            return subprocess.run([sys.executable, "-c", SCRIPT, place], env=told, capture_output=True, check=False)
 
-        done = run(trusting)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert (server.data / place.removeprefix("s3://") / "main" / "_delta_log" / f"{1:020}.json").exists()
-        assert b"ertificate" in run(environ).stderr
+def run(script: str, environ: dict[str, str], *words: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([sys.executable, "-c", script, *words], env=environ, capture_output=True, check=False)
+
+
+def test_all_that_speak_to_a_store_trust_the_authority_that_is_named(authority: Path, server: BucketServer) -> None:
+    """`AWS_CA_BUNDLE` for what rota opens, and `SSL_CERT_FILE` for delta-rs, which knows no other; without them nobody
+    speaks to it."""
+    place = f"s3://{server.make_bucket()}/p"
+    environ = {**os.environ, **server.environ, "AWS_REGION": REGION}
+    ca = str(authority / "ca.pem")
+    done = run(SCRIPT, {**environ, "AWS_CA_BUNDLE": ca, "SSL_CERT_FILE": ca}, place)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (server.data / place.removeprefix("s3://") / "main" / "_delta_log" / f"{1:020}.json").exists()
+    assert b"ertificate" in run(SCRIPT, environ, place).stderr
+
+
+def test_spark_reads_and_its_tasks_write_by_a_trust_store_of_java(authority: Path, server: BucketServer) -> None:
+    """As docs/tables.md has it: driver and executors are told of the store; `AWS_CA_BUNDLE` is for Arrow in the tasks."""
+    words = "-importcert -noprompt -alias store -file ca.pem -keystore trusted.jks -storetype jks -storepass changeit"
+    keytool = Path(find_java()).with_name("keytool")
+    subprocess.run([str(keytool), *words.split()], cwd=authority, check=True, capture_output=True)
+    environ = {**os.environ, **server.environ, "AWS_REGION": REGION, "AWS_CA_BUNDLE": str(authority / "ca.pem")}
+    told = f"-Djavax.net.ssl.trustStore={authority / 'trusted.jks'}"
+    done = run(SPARK, {**environ, "PYSPARK_PYTHON": sys.executable}, f"s3://{server.make_bucket()}/p", told)
+    assert done.returncode == 0, done.stderr[-2000:]

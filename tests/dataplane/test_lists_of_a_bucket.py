@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from obstore.store import S3Store
+from obstore.store import ObjectStore
 
 from rota import stores
 from rota.dataplane.files import bucket as buckets
@@ -76,7 +76,7 @@ def test_a_list_along_the_folders_finds_what_a_list_of_each_finds(
 class Lying:
     """A store whose lists begin behind the folder that they are asked for, or break where nobody asks for a prefix."""
 
-    store: S3Store
+    store: ObjectStore
     breaks: str = ""
 
     def __getattr__(self, name: str) -> Any:

@@ -24,6 +24,7 @@ from rota.registry import open_ports
 from rota.run.consume import CommittedBatch, Event, consume
 from rota.stores import is_url, open_objects
 from simulator.memory_store import MemoryServer
+from tests.azurite import KEY
 from tests.claiming import claim_one
 from tests.conservation.engines import ENGINES
 from tests.waiting import wait_until
@@ -196,7 +197,7 @@ def spark_server(folder: Path, port: int, slots: int) -> subprocess.Popen[bytes]
     command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
-    environ |= CREDENTIALS  # by which it reads the buckets of the tests
+    environ |= CREDENTIALS | {"AZURE_STORAGE_ACCOUNT_KEY": KEY}  # by which it reads and writes what the tests start
     environ["SPARK_LAUNCHER_OPTS"] = LIGHT
     command += ["--master", conf.master]
     with (folder / "log").open("wb") as log:

@@ -38,7 +38,7 @@ from rota.portions import take_portions
 from rota.stores import NO_BUCKET, OddKey, as_os_errors
 
 if TYPE_CHECKING:
-    from obstore.store import S3Store
+    from obstore.store import ObjectStore
 
 PAGE = 1000  # keys of an answer
 END = chr(0x10FFFF)  # of all keys
@@ -60,7 +60,7 @@ class BucketLanding:
     look_every: float = LOOK_EVERY
 
     @property
-    def store(self) -> "S3Store":
+    def store(self) -> "ObjectStore":
         """What asks the bucket."""
         return stores.open_objects(self.place)
 

@@ -26,7 +26,7 @@ Batches = Iterable[pa.RecordBatch]
 
 def make_writer(
     folder: str,
-    store: Mapping[str, Any],
+    open_files: Callable[[], fs.FileSystem],
     metadata: Mapping[str, str],
     columns: Sequence[str],
     by: str,
@@ -35,12 +35,13 @@ def make_writer(
     once: int | None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` runs: of rows that are sorted by the number `by` it makes files below `folder` (bucket and prefix),
-    each in the folder that `name` makes of its partition, and gives what `SAID` says of them. `store` is told to pyarrow,
+    each in the folder that `name` makes of its partition, and gives what `SAID` says of them. `open_files` opens the store,
     `metadata` goes into each footer; `columns` is what the columns are called that come. `once`: bytes of texts of a column
     that are each stored once."""
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
-        files = fs.S3FileSystem(allow_delayed_open=True, **store)
+        with _as_environment():
+            files = open_files()
         one: _File | None = None
         for batch in batches:
             for number, rows in _part(batch.rename_columns(columns), by):
@@ -71,10 +72,13 @@ def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[int, pa.RecordBatch]
 
 @contextmanager
 def _as_environment() -> Iterator[None]:
-    """What the store says is nobody's data and no transform's fault: it is said in the words of a disk that fails."""
+    """What the store says is nobody's data and no transform's fault: it is said in the words of a disk that fails. Of Azure
+    Arrow says some as an unknown error, which has no class of its own; what it says of data has."""
     try:
         yield
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
+        if not isinstance(error, OSError) and type(error) is not pa.ArrowException:
+            raise
         raise OSError(f"Input/output error: {error}") from None
 
 

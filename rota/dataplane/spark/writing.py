@@ -7,18 +7,20 @@ The types are the same.
 
 import io
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
+from rota import stores
 from rota.dataplane import columns, footers, names
 from rota.dataplane.spark import on_executors
 from rota.errors import BadTransform
 from rota.ledger.schema import SPLIT
 from rota.ledger.values import DataFile
 from rota.record import PARTITION
-from rota.stores import describe_to_executors, hide_credentials, is_url, join
+from rota.stores import describe_to_executors, hide_credentials, is_url, join, open_executors_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,14 +44,14 @@ def _write_to_bucket(frame: "DataFrame", table: str, folder: str, shared: bool) 
     from pyspark import cloudpickle
 
     hide_credentials()
-    for module in (on_executors, names):
+    for module in (on_executors, names, stores):
         cloudpickle.register_pickle_by_value(module)
     said = frame.drop(SPLIT).schema.json()  # as Spark's own writer says it
     place = join(table, folder).partition("://")[2]
     once = ONCE if shared else None
     make = on_executors.make_writer(
         place,
-        describe_to_executors(),
+        partial(open_executors_files, describe_to_executors(table)),
         {footers.SPARK.decode(): said},
         frame.columns,
         SPLIT,
