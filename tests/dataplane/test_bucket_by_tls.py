@@ -94,7 +94,8 @@ def test_spark_reads_and_its_tasks_write_by_a_trust_store_of_java(authority: Pat
     words = "-importcert -noprompt -alias store -file ca.pem -keystore trusted.jks -storetype jks -storepass changeit"
     keytool = Path(find_java()).with_name("keytool")
     subprocess.run([str(keytool), *words.split()], cwd=authority, check=True, capture_output=True)
-    environ = {**os.environ, **server.environ, "AWS_REGION": REGION, "AWS_CA_BUNDLE": str(authority / "ca.pem")}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}  # of other tests' Spark
+    environ = {**own, **server.environ, "AWS_REGION": REGION, "AWS_CA_BUNDLE": str(authority / "ca.pem")}
     told = f"-Djavax.net.ssl.trustStore={authority / 'trusted.jks'}"
     done = run(SPARK, {**environ, "PYSPARK_PYTHON": sys.executable}, f"s3://{server.make_bucket()}/p", told)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from rota.dataplane.ports import Ports
+from rota.dataplane.rabbitmq import link
+from rota.dataplane.rabbitmq.link import Link
+from rota.dataplane.rabbitmq.queues import OFFSET
 from rota.dataplane.rabbitmq.stream_source import StreamSource
-from rota.errors import ConfigError
+from rota.errors import ConfigError, EnvironmentFailed
 from rota.pipeline import Pipeline, delta
 from rota.rabbitmq import Publisher, queues, streams
 from rota.registry import open_ports
@@ -70,6 +73,27 @@ class TestStreamSource(SourceSuite, SharingSuite, StartingSuite, RememberingSuit
     @pytest.fixture
     def place(self, bench: StreamsBench) -> StreamsBench:
         return bench
+
+
+@pytest.mark.parametrize("gives_back", [False, True], ids=["as it is", "pika's own way"])
+def test_what_comes_while_a_consumer_is_cancelled_ends_no_connection(
+    bench: StreamsBench, broker: Broker, monkeypatch: pytest.MonkeyPatch, gives_back: bool
+) -> None:
+    with Publisher(broker.url, bench.prefix, 1, streams=True) as publisher:
+        publisher.publish(("k", b"x" * 1_000) for _ in range(2_500))
+    connection = Link(broker.url)
+    if gives_back:
+        monkeypatch.setattr(link, "_give_nothing_back", connection.channel.basic_reject)
+    connection.limit(2_000)
+    try:
+        for _ in range(20):
+            connection.cancel(connection.consume(f"{bench.prefix}0", lambda *_: None, arguments={OFFSET: "first"}))
+        ended = ""
+    except EnvironmentFailed as error:
+        ended = str(error)
+    finally:
+        connection.close()
+    assert ("not supported by stream queues" in ended) is gives_back, ended
 
 
 def test_what_was_acknowledged_is_read_again_in_the_same_order(bench: StreamsBench, broker: Broker) -> None:
