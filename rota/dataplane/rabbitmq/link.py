@@ -103,7 +103,7 @@ class Link:
             take(method.delivery_tag, properties.headers or {}, body)
 
         if "arguments" in how:  # of a stream
-            self.channel.basic_reject = _give_nothing_back
+            self.channel.basic_reject = give_nothing_back
         answer = self.ask(lambda done: self.channel.basic_consume(queue, take_one, callback=done, **how))
         return str(answer.method.consumer_tag)
 
@@ -276,6 +276,6 @@ def _import_pika() -> Any:
     return pika
 
 
-def _give_nothing_back(*_: object, **__: object) -> None:
+def give_nothing_back(*_: object, **__: object) -> None:
     """What comes between a consumer's cancellation and the broker's answer pika 1.4 gives back. A stream takes nothing back:
     its broker closes the connection. Whatever was not taken is in the stream."""
