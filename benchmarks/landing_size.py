@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
+from benchmarks.costs import format_table
 from benchmarks.pages import write_section
 from rota.dataplane.files.files_source import FilesSource
 from rota.local.bucket import BucketServer, serve_buckets
@@ -137,9 +138,7 @@ def main() -> None:
     for size in given.sizes:
         with tempfile.TemporaryDirectory(prefix="rota-landing-") as name:
             rows += measure_size(Path(name), size)
-    lines = [HEAD, ["---", "---", *["---:"] * 4], *rows]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
-    said = f"{table}\nLoad before and after: {before:.1f}, {os.getloadavg()[0]:.1f}."
+    said = f"{format_table(HEAD, rows)}\n\nLoad before and after: {before:.1f}, {os.getloadavg()[0]:.1f}."
     sys.stdout.write(f"{said}\n")
     if given.write:
         write_section(PAGE, MARK, said)

@@ -1,13 +1,18 @@
 """A folder or a bucket that a test gives a pipeline, and what a bucket holds."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import obstore
+from obstore.exceptions import AlreadyExistsError
 from obstore.store import ObjectStore
 
 from rota.local.bucket import BucketServer
 from rota.stores import is_url, open_objects
+
+RACERS = 16
 
 
 @dataclass(frozen=True)
@@ -47,3 +52,22 @@ def in_bucket(server: BucketServer) -> Place:
 def list_objects(store: ObjectStore, prefix: str = "") -> dict[str, int]:
     """Key -> bytes of all below the prefix."""
     return {str(one["path"]): int(one["size"]) for page in obstore.list(store, prefix) for one in page}
+
+
+def count_won(location: str, keys: int) -> int:
+    """How many puts of what is absent went through, where `RACERS` threads at once put each of so many keys."""
+    store, barrier = open_objects(location), threading.Barrier(RACERS)
+
+    def race(racer: int) -> int:
+        won = 0
+        for key in range(keys):
+            barrier.wait()
+            try:
+                obstore.put(store, f"{key}", str(racer).encode() * 2000, mode="create", use_multipart=False)
+                won += 1
+            except AlreadyExistsError:
+                pass
+        return won
+
+    with ThreadPoolExecutor(RACERS) as pool:
+        return sum(pool.map(race, range(RACERS)))

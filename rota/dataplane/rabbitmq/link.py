@@ -277,5 +277,5 @@ def _import_pika() -> Any:
 
 
 def give_nothing_back(*_: object, **__: object) -> None:
-    """What comes between a consumer's cancellation and the broker's answer pika 1.4 gives back. A stream takes nothing back:
-    its broker closes the connection. Whatever was not taken is in the stream."""
+    """pika 1.4 gives back what comes between a consumer's cancellation and the broker's answer. A stream takes nothing back:
+    its broker closes the connection. So nothing is given back, and the stream still has it."""
