@@ -74,7 +74,8 @@ class RunOutput:
         self, events: "Iterable[tuple[str, Event | Rest | RunEnd]]", ports: "Ports", seconds: float
     ) -> Iterator[Output]:
         """Yields what Dagster shows of a run's work: at most one materialization of a partition in so many `seconds`, and
-        always the last one, also where the run is cancelled or fails."""
+        always the last one, also where the run is cancelled or fails. All of a commit is told together: each time costs."""
+        from rota.run.consume import CommittedBatch
         from rota.run.serve import Rest, RunEnd
         from rota.run.untold import Report
 
@@ -85,7 +86,8 @@ class RunOutput:
                     self.context.log.info(f"the run ends: {event.reason}")
                 elif not isinstance(event, Rest):
                     yield from self.show_event(event, incarnation, report)
-                yield from self.tell(report.take_due(), ports)
+                if not (isinstance(event, CommittedBatch) and event.more):
+                    yield from self.tell(report.take_due(), ports)
         except GeneratorExit:
             raise
         except BaseException:

@@ -1,4 +1,5 @@
-"""A trickle: one small file in 3 s over 8 partitions, two workers, on the stack of `rota up` in a folder of its own.
+"""A trickle: one small file in 3 s over 8 partitions, two workers, on the stack of `rota up` in a folder of its own. A file
+lands up to a second late, at no fixed phase of whoever looks in seconds.
 
     python -m benchmarks.trickle                          10 minutes of a trickle, after a minute without
     python -m benchmarks.trickle --before 5 --kills 10    also as it was with a run for each batch, and with killed workers
@@ -39,6 +40,7 @@ from rota.local.stack import Stack
 from rota.local.storage import open_folder
 
 SETTLE, PAUSE, PARTITIONS = 2.0, 3.0, 8
+GOLDEN = 0.618  # by multiples of it the moments of a second are met evenly
 REST = 30.0  # seconds after the last run in which the processes end what they had to do
 SESSION = "4"  # seconds of a session, where workers are killed
 WANTED = {  # figure -> the most that is wanted of it
@@ -55,7 +57,8 @@ WANTED = {  # figure -> the most that is wanted of it
 PIPELINE = """
 from rota import Pipeline, delta, files
 pipeline = Pipeline(
-    source=files("${ROTA_LANDING}/trickle", format="json", schema="n long"), table=delta("${ROTA_TABLES}/trickle"),
+    source=files("${ROTA_LANDING}/trickle", format="json", schema="n long", settle=SETTLE),
+    table=delta("${ROTA_TABLES}/trickle"),
 )
 """
 
@@ -71,11 +74,11 @@ class Trickle:
 
     @classmethod
     @contextmanager
-    def start(cls, folder: Path, **settings: str) -> "Iterator[Trickle]":
+    def start(cls, folder: Path, settle: float = SETTLE, **settings: str) -> "Iterator[Trickle]":
         """Starts everything in the folder under these settings (`ROTA_...`), and ends it."""
         pipelines = folder / "pipelines"
         pipelines.mkdir(parents=True)
-        (pipelines / "trickle.py").write_text(PIPELINE)
+        (pipelines / "trickle.py").write_text(PIPELINE.replace("SETTLE", f"{settle:g}"))
         with Stack(
             StateFolder(folder / "state"), {**os.environ, **settings, "ROTA_PIPELINES": str(pipelines)}
         ) as stack:
@@ -117,7 +120,7 @@ class Trickle:
             if until():
                 return
             self.land()
-            time.sleep(max(0.0, began + PAUSE * number - time.monotonic()))
+            time.sleep(max(0.0, began + find_moment(number) - time.monotonic()))
 
     def find_seen(self) -> dict[tuple[str, int], float]:
         """(partition, offset) of each file that is in the table, and when that was so. Raises SystemExit where one is in it
@@ -149,6 +152,11 @@ class Measured:
     busy: dict[str, float] = field(default_factory=dict)
     storage: dict[str, float] = field(default_factory=dict)  # MB an hour
     events: dict[str, tuple[int, float]] = field(default_factory=dict)  # number, and MB an hour
+
+
+def find_moment(number: int) -> float:
+    """When a file lands, in seconds."""
+    return PAUSE * number + number * GOLDEN % 1
 
 
 def wait_for(true: Callable[[], object], what: str, timeout: float = 180.0) -> None:
@@ -185,8 +193,8 @@ def measure_cpu(do: Callable[[], object]) -> dict[str, float]:
     return {what: 100 * seconds / (time.monotonic() - began) for what, seconds in spent.most_common()}
 
 
-def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
-    """Files land for so many minutes."""
+def measure_trickle(trickle: Trickle, minutes: float, into: Measured, settle: float = SETTLE) -> None:
+    """Files land for so many minutes. Freshness is told without `settle`."""
     runs, size, known = trickle.count_runs(), costs.read_storage(trickle.home), set(trickle.landed)
     events, end = costs.read_events(trickle.home), time.monotonic() + 60 * minutes
     with sample_checks(trickle.page, "trickle") as grey:
@@ -194,7 +202,7 @@ def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
     made, hours = trickle.count_runs() - runs, minutes / 60
     trickle.wait_consumed()
     seen = trickle.find_seen()
-    fresh = sorted(seen[one] - at - SETTLE for one, at in trickle.landed.items() if one not in known)
+    fresh = sorted(seen[one] - at - settle for one, at in trickle.landed.items() if one not in known)
     grown = costs.read_storage(trickle.home)
     beside = grown.pop(costs.BESIDE, 0)
     grown.subtract({what: bytes_ for what, bytes_ in size.items() if what != costs.BESIDE})
@@ -217,13 +225,13 @@ def measure_trickle(trickle: Trickle, minutes: float, into: Measured) -> None:
     }
 
 
-def play(folder: Path, minutes: float, idle: float = 0.0, **settings: str) -> Measured:
+def play(folder: Path, minutes: float, idle: float = 0.0, settle: float = SETTLE, **settings: str) -> Measured:
     """Starts everything, measures it idle and trickling, ends it."""
     measured = Measured()
-    with Trickle.start(folder, **settings) as trickle:
+    with Trickle.start(folder, settle, **settings) as trickle:
         if idle:
             measure_idle(trickle, idle, measured)
-        measure_trickle(trickle, minutes, measured)
+        measure_trickle(trickle, minutes, measured, settle)
     return measured
 
 

@@ -134,7 +134,8 @@ class Files:
     is null.
     `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset.
     "latest" holds for the partitions that are there at the pipeline's first run; in one that appears later all is new.
-    `settle` is in seconds: a file whose size or time changed more recently waits. An object of a bucket never does.
+    `settle` is in seconds: a file that changed more recently waits. An object of a bucket never does. 0 is right where each
+    file is renamed into place.
     `max_files` and `max_bytes` bound what one batch takes of one partition; it takes one file at least.
     `max_job_files` and `max_job_bytes` bound one Spark job over all partitions; a run is one job or more, each a commit.
     `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.

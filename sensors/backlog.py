@@ -86,7 +86,7 @@ class Looks:
         A run has no run_key: Dagster never launches a key again, even if its run failed.
         """
         from rota.registry import open_source
-        from rota.run.work import find_work
+        from rota.run.work import find_work, foresee
 
         if not self.tree.exists():  # the membership sensor founds the group
             return
@@ -100,7 +100,7 @@ class Looks:
         self.busy = self.live.intersection(run.tags.get(INCARNATION, "") for run in open_runs)
         if self.live <= self.busy:
             return
-        for work in find_work(self.tree, self.pipeline, open_source(self.pipeline)):
+        for work in find_work(self.tree, self.pipeline, foresee(open_source(self.pipeline))):
             if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
                 yield make_run_request(self.pipeline, self.names, work, self.tree.head().record.epoch)
 

@@ -95,6 +95,20 @@ class Paced(Protocol):
 
 
 @runtime_checkable
+class Rests(Protocol):
+    """What comes has to rest before it gets an offset: a source knows when that will be, if nobody changes it until then."""
+
+    def find_rest(self, within: float) -> float:
+        """Seconds until all has rested that the last `read_ends` left and that rests within so many; `within` where it left
+        nothing of this."""
+        ...
+
+    def ahead(self, seconds: float) -> Self:
+        """The source as it will be in so many seconds."""
+        ...
+
+
+@runtime_checkable
 class WaitsAlone(Protocol):
     """One partition may be unreadable while others are read: the source leaves it out of what it returns."""
 

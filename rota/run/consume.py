@@ -45,7 +45,8 @@ BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried aga
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A batch that is in the table. `healed`: an earlier run committed it and could not say so."""
+    """A batch that is in the table. `healed`: an earlier run committed it and could not say so. `more`: of its commit, so
+    many batches of other partitions follow it."""
 
     partition: str
     start: int
@@ -60,6 +61,7 @@ class CommittedBatch:
     run_id: str
     commit_id: str
     healed: bool = False
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +270,10 @@ class ConsumingRun:
                 yield from (self._park(p, error, r[0], final=False) for p, r in kept.items())
                 return
             else:
-                for p in kept:
+                for more, p in zip(reversed(range(len(kept))), kept, strict=True):
                     if p in self.rights.parked:
                         self._unpark(p)
-                    yield make_event(committed, p, latest[p], healed=False)
+                    yield replace(make_event(committed, p, latest[p], healed=False), more=more)
                 ends = {p: end for p, (_, end) in kept.items()}
                 self._write_checkpoints(ends, committed, claimed.table)
                 self._acknowledge(ends, {p: [r] for p, r in kept.items()})

@@ -8,6 +8,8 @@ Laws:
    over, when its worker leaves or is gone, when `find_reason` gives a reason, or when all that it had is parked: the next
    try is another run's, and no reader waits for this one.
 3. A look names only what the run's worker may work on at that moment. What is named is judged again by `consume`.
+4. A look takes at most a quarter of the time. A pause ends sooner where what a look left has rested by then: it is read at
+   that moment. What is told of a commit counts as pause.
 
 The clock is that of the ports; `wait` lets seconds pass.
 """
@@ -18,13 +20,13 @@ from dataclasses import dataclass
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
-from rota.dataplane.ports import Paced, Ports
+from rota.dataplane.ports import Paced, Ports, Rests, Source
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
 from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.run.work import find_work
 
-PAUSE = 0.5  # seconds between two looks; three times the duration of a look if that is more
+PAUSE = 0.5  # seconds from a look, or from a commit that came of it, to the next look
 RELAXED = 1 / 8  # of the time since something came: a look that is paid for waits so long, up to the source's own pause
 
 
@@ -62,8 +64,8 @@ def serve(
 ) -> Iterator[Event | Rest | RunEnd]:
     """Consumes `partitions`, then what each look finds. Yields what `consume` yields, a Rest before each pause, and at last
     a RunEnd. Raises as `consume` does."""
-    began = came = ports.clock()
-    work, pause = tuple(partitions), PAUSE
+    began = came = since = ports.clock()
+    work, pause, least = tuple(partitions), PAUSE, 0.0
     parked = committed = False
     while True:
         if work:
@@ -71,13 +73,15 @@ def serve(
             for event in consume(tree, pipeline, incarnation, work, run_id, ports, left):
                 parked = parked or isinstance(event, ParkedPartition)
                 if isinstance(event, CommittedBatch):
-                    came, committed = ports.clock(), True
+                    came = since = ports.clock()
+                    committed = True
                 yield event
         if reason := _find_end(began, came, ports.clock(), terms):
             yield RunEnd(reason)
             return
         yield Rest()
-        wait(pause)
+        now = ports.clock()
+        wait(max(0.0, since + least - now, _find_rest(ports.source, since + pause - now)))
         looked = ports.clock()
         found = find_work(tree, pipeline, ports.source, incarnation)
         if reason := find_reason() or _find_leave(tree, incarnation):  # asked after the look: what it found is left
@@ -88,7 +92,14 @@ def serve(
             yield RunEnd("all that it worked on is parked")
             return
         sparing = ports.source.look_every if isinstance(ports.source, Paced) else 0.0
-        pause = max(PAUSE, min(sparing, (looked - came) * RELAXED), 3 * (ports.clock() - looked))
+        since = ports.clock()
+        least = 3 * (since - looked)
+        pause = max(PAUSE, min(sparing, (looked - came) * RELAXED), least)
+
+
+def _find_rest(source: Source, seconds: float) -> float:
+    """As many seconds, or fewer where something has rested by then."""
+    return source.find_rest(seconds) if isinstance(source, Rests) else seconds
 
 
 def _find_end(began: float, came: float, now: float, terms: Terms) -> str:

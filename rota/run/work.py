@@ -13,13 +13,14 @@ from rota.coordination.parking import explain_unreadable
 from rota.coordination.readings import Readings
 from rota.coordination.records import Checkpoint
 from rota.coordination.views import Read
-from rota.dataplane.ports import Source
+from rota.dataplane.ports import Rests, Source
 from rota.errors import RotaError
 from rota.ids import pipeline_of, worker_of
 from rota.pipeline import Pipeline
 from rota.registry import open_source
 from rota.run.eligibility import Facts, judge, read_facts
 
+LAUNCH = 1.0  # seconds that a launch takes at least: what will have rested by then is work for the run that comes
 MEASURED = 1_000  # partitions of a group whose lags are told with an epoch: the next one waits for the look
 
 
@@ -83,8 +84,8 @@ def find_work(
 
 
 class WorkWatcher:
-    """Looks for the work of a pipeline again and again. Law: it finds what `find_work` would. Of ZooKeeper it reads again
-    what may have changed: nothing, while the store's stamp is the same."""
+    """Looks for the work of a pipeline again and again. Law: it finds what `find_work` would in the source that is foreseen.
+    Of ZooKeeper it reads again what may have changed: nothing, while the store's stamp is the same."""
 
     def __init__(self, tree: GroupReader, pipeline: Pipeline) -> None:
         self.tree, self.pipeline = tree, pipeline
@@ -103,7 +104,13 @@ class WorkWatcher:
             lambda: read_facts(self.tree, _list_known(self.tree, self.pipeline)),
             lasts=lambda found: not found.parked,  # a parked partition's time comes without a change
         )
-        return measure_work(facts, open_source(self.pipeline))
+        return measure_work(facts, foresee(open_source(self.pipeline)))
+
+
+def foresee(source: Source) -> Source:
+    """The source as a run finds it that is launched now. A file that is written again meanwhile lets the run wait: it goes
+    on as any run for which nothing comes."""
+    return source.ahead(LAUNCH) if isinstance(source, Rests) else source
 
 
 def measure_work(facts: Facts, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:

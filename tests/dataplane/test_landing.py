@@ -47,6 +47,46 @@ def test_hidden_and_unrested_files_wait(tmp_path: Path) -> None:
     assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 1}
 
 
+def test_a_look_tells_when_what_it_left_will_have_rested(tmp_path: Path) -> None:
+    land(tmp_path, "x/1.json")
+    rested = (tmp_path / "land/x/1.json").stat().st_ctime + 2.0
+    now = [rested - 0.4]
+    one = replace(source(tmp_path, settle=2.0), clock=lambda: now[0])
+    assert one.find_rest(0.5) == 0.5, "nobody looked"
+    assert one.read_ends(("p:x",)) == {"p:x": 0}
+    assert one.find_rest(0.5) == pytest.approx(0.4, abs=1e-5)
+    assert one.find_rest(0.3) == 0.3, "it rests longer than that"
+    assert one.ahead(0.3).read_ends(("p:x",)) == {"p:x": 0}
+    assert one.ahead(0.41).read_ends(("p:x",)) == {"p:x": 1}
+    assert one.find_rest(0.5) == pytest.approx(0.4, abs=1e-5), "who looks ahead notes nothing here"
+    now[0] = rested + 0.1
+    assert one.find_rest(0.5) == 0.0, "it is due"
+    assert one.read_ends(("p:x",)) == {"p:x": 1}
+    assert one.find_rest(0.5) == 0.5
+
+
+def test_what_is_renamed_into_place_needs_no_rest_and_is_read_whole(tmp_path: Path) -> None:
+    """With `settle=0` each look takes what it sees; a file that is written in place is then taken before it is whole, and
+    its partition is stopped where somebody notices: so rename."""
+    one = source(tmp_path, settle=0.0)
+    folder = tmp_path / "land" / "x"
+    folder.mkdir(parents=True)
+    aside, whole = folder / ".1.json", '{"a": 1}\n' * 10
+    with aside.open("w") as file:
+        for line in whole.splitlines(keepends=True):
+            file.write(line)
+            assert one.assign_offsets(("p:x",)) == {"p:x": 0}
+    aside.rename(folder / "1.json")
+    assert one.assign_offsets(("p:x",)) == {"p:x": 1}
+    (file,) = one.index.files(("p:x",))["p:x"][0:1]
+    assert file.size == len(whole)
+    assert not one.find_broken({"p:x": (0, 1)})
+    with (folder / "2.json").open("w") as file_in_place:
+        assert one.assign_offsets(("p:x",)) == {"p:x": 2}, "in place it is taken as it is"
+        file_in_place.write(whole)
+    assert "changed after it got its offset" in str(one.find_broken({"p:x": (1, 2)})["p:x"])
+
+
 @pytest.mark.parametrize("at", [-(2**40), 10_000_000_000, 15_000_000_000])
 def test_a_file_from_another_age_stops_nobody(tmp_path: Path, at: int) -> None:
     """Its time was no 64 bits of nanoseconds, and no sensor and no run of the pipeline went on."""

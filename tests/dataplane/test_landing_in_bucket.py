@@ -81,7 +81,7 @@ def test_many_objects_are_looked_at_by_a_list_and_found_as_each_by_itself(
         world.put(f"a/{number:05}.json", b"{}")
     world.put("a/sub/00500.json", b"{}")
     landing = BucketLanding(world.landing)
-    ((_, files),) = landing.list_rested({"a": frozenset()}, 0.0, 0.0)
+    ((_, files),) = landing.list_rested({"a": frozenset()}, 0.0, 0.0, [])
     assert not isinstance(files, OSError)
     for number in range(0, PAGE, 7):
         world.put(f"a/{number:05}.json", b"{ }")

@@ -54,7 +54,7 @@ def find_missing(landing: BucketLanding, seeds: range) -> list[str]:
     for seed in seeds:
         known = draw_known(there, Random(seed))
         found: dict[str, list[str]] = {}
-        for folder, files in landing.list_rested(known, 0.0, 0.0):
+        for folder, files in landing.list_rested(known, 0.0, 0.0, []):
             assert not isinstance(files, OSError)
             found[folder] = [file.path for file in files]
         wanted = {f: [path for path in there.get(f, ()) if path not in paths] for f, paths in known.items()}
@@ -97,7 +97,7 @@ def test_a_leap_too_far_is_found(landed: BucketLanding, monkeypatch: pytest.Monk
 def test_a_folder_that_cannot_be_listed_is_the_only_one(landed: BucketLanding, monkeypatch: pytest.MonkeyPatch) -> None:
     store, there = landed.store, list_all(landed)
     monkeypatch.setattr(stores, "open_objects", lambda _: Lying(store, "b/"))
-    found = dict(landed.list_rested(dict.fromkeys(there, frozenset[str]()), 0.0, 0.0))
+    found = dict(landed.list_rested(dict.fromkeys(there, frozenset[str]()), 0.0, 0.0, []))
     assert isinstance(found.pop("b"), OSError)
     assert {f: [file.path for file in files] for f, files in found.items() if not isinstance(files, OSError)} == {
         f: paths for f, paths in there.items() if f != "b"
@@ -111,7 +111,7 @@ def test_many_folders_cost_as_many_lists_as_their_objects_have_pages(bucket: str
     folders = [f"{number:02}" for number in range(60)]
     for asked in (folders, folders[3:], folders[::7], folders[:1]):
         before = bucket_server.count_requests()
-        assert all(len(files) == 1 for _, files in landing.list_rested(dict.fromkeys(asked, frozenset()), 0.0, 0.0))
+        assert all(len(files) == 1 for _, files in landing.list_rested(dict.fromkeys(asked, frozenset()), 0.0, 0.0, []))
         assert bucket_server.count_requests() - before == 1
 
 
@@ -125,7 +125,7 @@ def test_what_only_shows_a_folder_is_asked_for_once(bucket: str, bucket_server: 
     asked, costs = {"a": frozenset[str]()}, []
     for _ in range(2):
         before = bucket_server.count_requests()
-        ((_, files),) = landing.list_rested(asked, 0.0, 0.0)
+        ((_, files),) = landing.list_rested(asked, 0.0, 0.0, [])
         costs.append(bucket_server.count_requests() - before)
         assert [file.path for file in files if not isinstance(files, OSError)] == ["a/0", "a/empty"]
     assert costs == [1 + 31, 1 + 1], "the empty one is asked for until it is known to the index"
@@ -154,5 +154,5 @@ def test_a_folder_of_a_page_that_is_known_costs_one_list(bucket: str, bucket_ser
             (place / folder / name).write_bytes(b"1")
     known = {folder: frozenset(f"{folder}/{name}" for name in names) for folder in "abc"}
     before = bucket_server.count_requests()
-    assert dict(BucketLanding(bucket).list_rested(known, 0.0, 0.0)) == {"a": [], "b": [], "c": []}
+    assert dict(BucketLanding(bucket).list_rested(known, 0.0, 0.0, [])) == {"a": [], "b": [], "c": []}
     assert bucket_server.count_requests() - before == 3

@@ -209,6 +209,31 @@ def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tm
         assert shown["checkpoints"]["last read"].value == "file 5 of p:a (offset 5)"
 
 
+def test_all_of_a_commit_is_told_together_and_before_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a first job with 64 partitions each was told by itself, for 0.2 s of a processor each, before its checkpoint."""
+    told, names = list[list[str]](), ["p:a", "p:b", "p:c"]
+
+    def tell(due: Iterable[tuple[str, CommittedBatch]], _: object) -> Iterator[object]:
+        told.extend(filter(None, [[batch.partition for _, batch in due]]))
+        yield from ()
+
+    def commit_twice() -> Iterator[tuple[str, CommittedBatch]]:
+        for start in (0, 1):
+            for more, p in zip((2, 1, 0), names, strict=True):
+                yield (
+                    "w1@1",
+                    CommittedBatch(p, start, start + 1, 1, 0, 0, 1, 1, start, 0.5, "r", f"c{start}", more=more),
+                )
+            assert told == [names] * (start + 1), "also of a run that never rests"
+
+    with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
+        output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), PIPELINE, Names())
+        monkeypatch.setattr(output, "tell", tell)
+        list(output.show_work(commit_twice(), cast("Any", SimpleNamespace(main=Log(), source=Folder())), 0.0))
+
+
 def test_rows_are_shown_of_as_many_replayed_partitions_as_of_batches_and_of_each_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,9 +98,11 @@ class BucketLanding:
             return True
         return False
 
-    def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
+    def list_rested(
+        self, known: Mapping[str, frozenset[str]], settle: float, now: float, yet: list[float]
+    ) -> Iterator[Rested]:
         """See `Landing.list_rested`: an object needs no rest."""
-        del settle, now
+        del settle, now, yet
         along = sorted(known, key=lambda folder: f"{folder}/")  # in the order of their keys
         shares = iter(take_portions(along, PAGE, lambda folder: len(known[folder])))  # of what is known, a page
         left = list[list[str]]()

@@ -57,11 +57,13 @@ class DiskLanding:
                 self.find_place()
             return []
 
-    def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
+    def list_rested(
+        self, known: Mapping[str, frozenset[str]], settle: float, now: float, yet: list[float]
+    ) -> Iterator[Rested]:
         """See `Landing.list_rested`."""
         for folder, paths in known.items():
             try:
-                yield folder, list(listing.list_rested(self.root, folder, paths, settle, now))
+                yield folder, list(listing.list_rested(self.root, folder, paths, settle, now, yet))
             except OSError as error:
                 yield folder, error
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.files import added, listing, parquet, staging, texts
+from rota.dataplane.files import added, fitting, listing, parquet, staging, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
@@ -44,7 +43,8 @@ SHOWN = 80  # characters of a line that an error quotes
 @dataclass(frozen=True, slots=True)
 class FilesSource:
     """The landing folder of pipeline `name`; `told_of` says what became of a file, and the next step; `read_columns` gives
-    the table's columns; `reading` has the files of ranges that are being read."""
+    the table's columns; `reading` has the files of ranges that are being read; `resting` are the times, by `clock`, at which
+    what the last look left will have rested."""
 
     name: str
     landing: Landing
@@ -54,6 +54,7 @@ class FilesSource:
     told_of: listing.Told = listing.LIVE
     read_columns: Callable[[], str | None] = lambda: None
     reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
+    resting: list[float] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         check_options(self.declared.options, f"files({self.declared.path!r})")
@@ -103,7 +104,17 @@ class FilesSource:
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
+        self.resting.clear()
         return self.index.latest(partitions, self.find_new)
+
+    def find_rest(self, within: float) -> float:
+        """See `Rests.find_rest`."""
+        left = (at - self.clock() for at in self.resting)
+        return max(0.0, max((one for one in left if one <= within), default=within))
+
+    def ahead(self, seconds: float) -> Self:
+        """See `Rests.ahead`."""
+        return replace(self, clock=lambda: self.clock() + seconds, resting=[])
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Remembers.read_assigned_ends`."""
@@ -147,17 +158,9 @@ class FilesSource:
         room = min(self.declared.max_files, self.declared.max_job_files)
         unread = {p: (at, min(latest[p], at + room)) for p, at in starts.items()}
         files = self.index.files(unread)
-        jobs: list[dict[str, tuple[int, int]]] = []
-        count = size = 0
-        for p, (at, end) in unread.items():
-            if not (taken := self._take_fitting(files[p][at:end])):
-                continue
-            count, size = count + len(taken), size + sum(taken)
-            if not jobs or count > self.declared.max_job_files or size > self.declared.max_job_bytes:
-                jobs.append({})
-                count, size = len(taken), sum(taken)
-            jobs[-1][p] = at, at + len(taken)
-        return tuple(jobs)
+        return fitting.fit_jobs(
+            self.declared, ((p, at, [one.size for one in files[p][at:end]]) for p, (at, end) in unread.items())
+        )
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`."""
@@ -303,14 +306,10 @@ class FilesSource:
         whose, nowhere = names.find_folders({p: key_of(p) for p in known})
         yield from nowhere.items()
         paths = {folder: known[p] for folder, p in whose.items()}
-        for folder, found in self.landing.list_rested(paths, self.declared.settle, self.clock()):
+        now, left = self.clock(), list[float]()
+        for folder, found in self.landing.list_rested(paths, self.declared.settle, now, left):
             yield whose[folder], found if isinstance(found, OSError) else sorted(found)
-
-    def _take_fitting(self, files: tuple[LandedFile, ...]) -> list[int]:
-        """The sizes of the files, within the caps on their number, that go into one batch: by size, but at least one."""
-        room = min(self.declared.max_bytes, self.declared.max_job_bytes)
-        sizes = [file.size for file in files]
-        return sizes[: max(1, sum(total <= room for total in accumulate(sizes)))]
+        self.resting.extend(now + one for one in left)
 
     def _find_error(
         self, partition: str, files: Sequence[LandedFile], start: int, end: int, look: Look

@@ -88,9 +88,11 @@ class Landing(Protocol):
         """Path -> why it is not read. Raises OSError, and ConfigError."""
         ...
 
-    def list_rested(self, known: Mapping[str, frozenset[str]], settle: float, now: float) -> Iterator[Rested]:
+    def list_rested(
+        self, known: Mapping[str, frozenset[str]], settle: float, now: float, yet: list[float]
+    ) -> Iterator[Rested]:
         """Of each of these partitions' folders: the files that nobody writes any more, without those whose paths are known;
-        or why it cannot be listed."""
+        or why it cannot be listed. `yet` gets the seconds that each of the others has to rest."""
         ...
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:

@@ -55,8 +55,11 @@ def list_files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]
             yield path, entry
 
 
-def list_rested(root: Path, below: str, known: frozenset[str], settle: float, now: float) -> Iterator[LandedFile]:
-    """The files of a partition's folder, without the known ones, that nobody changed for `settle` seconds.
+def list_rested(
+    root: Path, below: str, known: frozenset[str], settle: float, now: float, yet: list[float]
+) -> Iterator[LandedFile]:
+    """The files of a partition's folder, without the known ones, that nobody changed for `settle` seconds. `yet` gets the
+    seconds that each of the others has to rest.
 
     By the inode's change time alone: no copy and no clock of a client can set it, neither back nor ahead, as they can the
     modification time. The newest of them says how late it is at least where the files are, if the clock of this machine is
@@ -68,7 +71,9 @@ def list_rested(root: Path, below: str, known: frozenset[str], settle: float, no
                 found.append((path, entry.stat(follow_symlinks=False)))
     now = max([now, *(stat.st_ctime for _, stat in found)])
     for path, stat in found:
-        if now - stat.st_ctime >= settle:
+        if (left := settle - (now - stat.st_ctime)) > 0:
+            yet.append(left)
+        else:
             yield LandedFile(path, stat.st_size, read_time(stat))
 
 

@@ -1,0 +1,116 @@
+"""A served run and what has to rest, in virtual time: it is read the moment it has rested, and no run looks more for it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import pytest
+
+from rota.run.consume import CommittedBatch
+from rota.run.serve import PAUSE, Terms, serve
+from rota.run.work import LAUNCH, find_work, foresee
+from simulator.source import MemorySource
+from tests.sim.served_run import BATCH, PIPELINE, ServedRun
+
+SETTLE = 2.0
+
+
+@dataclass(frozen=True)
+class Resting(MemorySource):
+    """Each offset of s:0 has rested `SETTLE` seconds after it landed."""
+
+    now: Callable[[], float] = float
+    landed: list[float] = field(default_factory=list)
+    left: list[float] = field(default_factory=list)
+    looks: list[float] = field(default_factory=list)
+
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """What has rested."""
+        self.looks.append(self.now())
+        self.left[:] = [at + SETTLE for at in self.landed if at + SETTLE > self.now()]
+        rested = len(self.landed) - len(self.left)
+        return {p: rested if p == "s:0" else 0 for p in partitions}
+
+    def find_rest(self, within: float) -> float:
+        """See `Rests.find_rest`."""
+        left = (at - self.now() for at in self.left)
+        return max(0.0, max((one for one in left if one <= within), default=within))
+
+    def ahead(self, seconds: float) -> Self:
+        """See `Rests.ahead`."""
+        return replace(self, now=lambda: self.now() + seconds, left=[])
+
+
+@dataclass(frozen=True)
+class Unforeseen(MemorySource):
+    """The same, and it says of nothing when it will have rested."""
+
+    inner: Resting | None = None
+
+    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        """See `Resting`."""
+        assert self.inner
+        return self.inner.read_ends(partitions)
+
+
+def serve_arrivals(arrivals: list[float], *, foreseen: bool = True) -> tuple[list[float], list[float]]:
+    """When each offset was committed, and when the run looked."""
+    world = ServedRun()
+    source = Resting(world.ends.__getitem__, lambda _: 100, now=lambda: world.now)
+    chosen = source if foreseen else Unforeseen(source.end, source.most, inner=source)
+    world.ports = replace(world.ports, source=chosen)
+    for at in arrivals:
+        world.script[at] = lambda: source.landed.append(world.now)
+        world.script[at + SETTLE] = world.land("s:0")
+    seen = world.serve(Terms(linger=10.0))
+    commits = [(e.start, e.end, at) for at, e in seen if isinstance(e, CommittedBatch)]
+    return [at for start, end, at in commits for _ in range(start, end)], source.looks
+
+
+@pytest.mark.parametrize("arrival", [3.0, 3.05, 3.2, 3.33, 3.49])
+def test_what_rests_is_read_the_moment_that_it_has_rested(arrival: float) -> None:
+    ((came,), looks) = serve_arrivals([arrival])
+    assert came - BATCH - arrival == pytest.approx(SETTLE, abs=0.01)
+    assert len([at for at in looks if at < came]) <= came / PAUSE + 2, "at the price of one look"
+
+
+def test_without_foresight_it_waits_for_the_next_look() -> None:
+    waits = [serve_arrivals([at], foreseen=False)[0][0] - BATCH - at - SETTLE for at in (3.05, 3.2, 3.33, 3.49)]
+    assert max(waits) > PAUSE / 2
+
+
+def test_what_comes_all_the_time_is_not_looked_for_more_often() -> None:
+    """A file each 50 ms: each look sees one that has rested in a moment."""
+    arrivals = [5.0 + number / 20 for number in range(200)]
+    came, looks = serve_arrivals(arrivals)
+    assert len(came) == len(arrivals)
+    busy = [at for at in looks if 5.0 + SETTLE <= at <= came[-1]]
+    assert len(busy) <= 3 * (came[-1] - 5.0 - SETTLE) / (PAUSE + BATCH) + 3, "a look, and what a batch asks"
+
+
+def test_what_is_told_of_a_commit_counts_as_pause() -> None:
+    world = ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0})
+    waited: list[float] = []
+    served = serve(world.tree, PIPELINE, world.w1, ("s:0",), "r1", world.ports, Terms(), wait=waited.append)
+    for event in served:
+        if isinstance(event, CommittedBatch):
+            world.now += PAUSE / 2  # its telling
+        if waited:
+            break
+    assert waited == [pytest.approx(PAUSE / 2)]
+
+
+def test_a_run_is_launched_for_what_will_have_rested_once_it_is_there() -> None:
+    world = ServedRun()
+    source = Resting(world.ends.__getitem__, lambda _: 100, now=lambda: world.now)
+
+    def launches() -> list[str]:
+        return [p for one in find_work(world.tree, PIPELINE, foresee(source)) for p in one.lags]
+
+    source.landed.append(0.0)
+    for now, due in ((0.0, []), (SETTLE - LAUNCH - 0.1, []), (SETTLE - LAUNCH, ["s:0"]), (SETTLE, ["s:0"])):
+        world.now = now
+        assert launches() == due
+    source.landed[:] = [world.now - 0.1]
+    assert not launches(), "what is written all the time launches nothing"
+    assert foresee(MemorySource(world.ends.__getitem__, lambda _: 1)).read_ends(("s:0",)) == {"s:0": 0}
