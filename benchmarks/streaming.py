@@ -33,9 +33,10 @@ from pathlib import Path
 from benchmarks.costs import describe_machine, format_table
 from benchmarks.pages import write_section
 from benchmarks.trickle import PARTITIONS, SETTLE, find_moment, play, play_kills, wait_for
-from rota.dataplane.spark.spark_server import LASTING
+from rota.dataplane.spark.spark_server import OPTIONS, SparkSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+JAVA = SparkSettings("local[2]", archive=()).complete(0, Path())[OPTIONS]  # a worker's, but for the archive
 RESTS = (0.0, SETTLE)  # `settle` of a pipeline
 QUERY = """
 import sys
@@ -62,7 +63,7 @@ class Query:
         """Starts it, or starts it again."""
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", QUERY, str(self.home), LASTING], stdout=log, stderr=log, start_new_session=True
+                [sys.executable, "-c", QUERY, str(self.home), JAVA], stdout=log, stderr=log, start_new_session=True
             )
 
     def kill(self) -> None:

@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,8 @@ from pathlib import Path
 from rota.errors import ConfigError, EnvironmentFailed
 
 NEEDED = 17
+# Of a Java that ends soon or does little: its start costs half.
+LIGHT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is found by its checksum and left aside
 
 
@@ -45,6 +47,11 @@ def read_java_version(java: Path) -> int:
         return 0
     match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
     return int(match[1]) if match else 0
+
+
+def join_options(options: Iterable[str]) -> str:
+    """The options as one line, which Spark splits again: a path may have a blank."""
+    return " ".join(f'"{one}"' for one in options)
 
 
 def find_spark_home() -> Path:

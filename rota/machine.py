@@ -4,6 +4,7 @@ import fcntl
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,19 @@ from typing import IO
 
 from rota.errors import EnvironmentFailed
 
+# Becomes the program. A shell's `&` ignores SIGINT, and Dagster then SIGTERM as well: what is ignored would stay so in it.
+LAUNCH = """
+import os, signal, sys
+parent, orphaned, stop, interrupt = map(int, sys.argv[1:5])
+signal.signal(stop, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.Handlers(interrupt))
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None, use_errno=True).prctl(1, orphaned)
+if os.getppid() != parent:
+    sys.exit("the parent is gone")
+os.execvp(sys.argv[5], sys.argv[5:])
+"""
 TROUBLED = 0.5  # seconds from a step that failed to the next
 
 
@@ -35,6 +49,17 @@ def free_port(wanted: int = 0) -> int:
             probe.bind(("127.0.0.1", port))
             return int(probe.getsockname()[1])
     raise EnvironmentFailed("No free port on 127.0.0.1. End some processes and try again")
+
+
+def tie_to_parent(
+    stop: signal.Signals = signal.SIGTERM,
+    orphaned: signal.Signals = signal.SIGKILL,
+    interrupt: signal.Handlers = signal.SIG_DFL,
+) -> list[str]:
+    """Begins a command whose process never outlives this one: as the thread that starts it ends, the kernel (Linux) sends it
+    `orphaned`. It obeys `stop`, and does of a Ctrl-C what `interrupt` says. No code of this process's runs in it: what gRPC
+    does in a fork kills some, where the parent speaks to a Spark."""
+    return [sys.executable, "-IS", "-c", LAUNCH, *(str(int(one)) for one in (os.getpid(), orphaned, stop, interrupt))]
 
 
 def is_running(pid: int) -> bool:

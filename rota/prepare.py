@@ -25,7 +25,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.dataplane.ports import FailedPartition
 from rota.dataplane.spark import session, spark_server
-from rota.dataplane.spark.spark_server import LASTING, OPTIONS, SparkServer, SparkSettings
+from rota.dataplane.spark.spark_server import MEMORY, SparkServer, SparkSettings
 from rota.errors import EnvironmentFailed
 from rota.java import locate_archive
 from rota.pipeline import Format, Pipeline, delta, files
@@ -81,8 +81,7 @@ def _train_spark(scratch: Path, option: str) -> None:
 @contextmanager
 def _start_server(scratch: Path, option: str) -> Iterator[str]:
     """Starts a server that writes its archive when it ends; gives its address. Raises EnvironmentFailed."""
-    conf = {OPTIONS: f'{LASTING} "{option}"', "spark.driver.memory": "600m"}
-    server = SparkServer("prepare", SparkSettings("local[1]", conf), scratch / "spark")
+    server = SparkServer("prepare", SparkSettings("local[1]", {MEMORY: "600m"}, (option,)), scratch / "spark")
     server.start()
     try:
         until = monotonic() + STARTING

@@ -15,12 +15,11 @@ import socket
 import subprocess
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Self
 
 from rota.errors import EnvironmentFailed
-from rota.java import find_java, use_archive
+from rota.java import LIGHT, find_java, find_spark_home, use_archive
 from rota.machine import free_port, lock_file
 
 # Only the jars that a server needs: it starts twice as fast as with all of Spark's.
@@ -36,14 +35,11 @@ exec "$@" </dev/null
 """
 START_TRIES = 3
 ARCHIVE = "zookeeper"
-LIGHT = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
 def jars() -> str:
-    """The class path of a server. Raises EnvironmentFailed if PySpark, which brings the jars, is not installed."""
-    spec = find_spec("pyspark")
-    folder = Path(spec.origin).parent / "jars" if spec is not None and spec.origin else None
-    found = sorted(str(p) for p in folder.glob("*.jar") if p.name.startswith(NEEDED)) if folder else []
+    """The class path of a server, out of PySpark. Raises ConfigError without one, EnvironmentFailed without its jars."""
+    found = sorted(str(p) for p in (find_spark_home() / "jars").glob("*.jar") if p.name.startswith(NEEDED))
     if not any("zookeeper-3" in name for name in found):
         raise EnvironmentFailed(
             "No ZooKeeper jar in pyspark/jars. Install pyspark from PyPI: pip install 'pyspark[connect]'"

@@ -1,36 +1,19 @@
 """One child process that never outlives its parent, and its end.
 
 Laws: a child that is ended leaves no process of its group and no descendant behind, also one stopped by SIGSTOP. If the
-parent dies, the kernel (Linux) kills the child; one that must end others first gets `orphaned` instead. No code of the
-parent's runs in the child: what gRPC does in a fork kills some, where the parent speaks to a Spark.
+parent dies, the kernel (Linux) kills the child; one that must end others first gets `orphaned` instead.
 """
 
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
-from rota.machine import explain_exit
-
-# Becomes the program. It obeys SIGINT (a shell's `&` ignores it) and its stop signal (Dagster ignores SIGTERM then as well),
-# and asks the kernel for a signal when the parent dies.
-LAUNCH = """
-import os, signal, sys
-stop, orphaned, parent = map(int, sys.argv[1:4])
-signal.signal(stop, signal.SIG_DFL)
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-if sys.platform == "linux":
-    import ctypes
-    ctypes.CDLL(None, use_errno=True).prctl(1, orphaned)
-if os.getppid() != parent:
-    sys.exit("the parent is gone")
-os.execvp(sys.argv[4], sys.argv[4:])
-"""
+from rota.machine import explain_exit, tie_to_parent
 
 
 class Child:
@@ -49,7 +32,7 @@ class Child:
         self.name, self.log, self._stop = name, log, stop
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-IS", "-c", LAUNCH, str(int(stop)), str(int(orphaned)), str(os.getpid()), *command],
+                [*tie_to_parent(stop, orphaned), *command],
                 env=dict(env),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

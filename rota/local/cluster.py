@@ -25,7 +25,7 @@ from types import TracebackType
 import psutil
 
 from rota.errors import EnvironmentFailed
-from rota.java import find_java, find_spark_home, use_archive
+from rota.java import LIGHT, find_java, find_spark_home, join_options, use_archive
 from rota.local.child import Child
 from rota.machine import free_port
 
@@ -34,14 +34,12 @@ MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.depl
 EXECUTOR = "CoarseGrainedExecutorBackend"
 MEMORY = "4g"  # that a Spark worker has for executors
 # They start sooner; with the archive of `rota prepare` the cluster is up for 9 CPU seconds instead of 15.
-LIGHT = " ".join(
-    ("-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData", *(f'"{one}"' for one in use_archive("spark")))
-)
+SOON = join_options((*LIGHT, *use_archive("spark")))
 SMALL = {  # of an application on it
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "600m",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": LIGHT,
+    "spark.executor.extraJavaOptions": SOON,
 }
 # A Python with what is installed, and without what its `.pth` files name: among that is a checkout of rota's developers.
 PACKAGES_ALONE = f'PYTHONPATH="$PYTHONPATH:{get_path("purelib")}" exec {sys.executable} -S "$@"'
@@ -136,7 +134,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(place / "local"),
             "SPARK_DAEMON_MEMORY": "192m",
-            "SPARK_DAEMON_JAVA_OPTS": " ".join([LIGHT, *(f"-Dspark.deploy.{k}={v}" for k, v in options.items())]),
+            "SPARK_DAEMON_JAVA_OPTS": " ".join([SOON, *(f"-Dspark.deploy.{k}={v}" for k, v in options.items())]),
             **self.environ,
         }
         command = [str(find_spark_home() / "bin" / "spark-class"), program, *words]

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.java import find_java
+from rota.java import LIGHT, find_java
 from rota.local.child import Child
 from rota.machine import free_port
 
 JARS = Path(sys.prefix, "share", "rota", "kafka")
-SMALL = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 STARTING = 240.0  # seconds until it answers
 SETTINGS = {
     "controller.listener.names": "CONTROLLER",
@@ -127,4 +126,4 @@ class KafkaBroker:
 
 
 def _java() -> list[str]:
-    return [str(find_java()), *SMALL, "-cp", f"{JARS}/*"]
+    return [str(find_java()), "-Xmx384m", *LIGHT, "-cp", f"{JARS}/*"]

@@ -25,7 +25,7 @@ from rota.coordination.overrides import cordon
 from rota.dataplane.spark import session
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.probe import explain_silence
-from rota.dataplane.spark.spark_server import ENDED
+from rota.dataplane.spark.spark_server import ENDED, TIERS
 from rota.errors import EnvironmentFailed
 from rota.group.found import follow
 from rota.group.rebalance import rebalance
@@ -35,7 +35,8 @@ from rota.run.consume import CommittedBatch, Event, consume
 from tests.conformance.processes import Start, Worker
 from tests.waiting import LONG, wait_until
 
-OWN = ("--master", "local[1]", "--conf", "spark.driver.memory=600m")
+JAVA = "spark.driver.extraJavaOptions"
+OWN = ("--master", "local[1]", "--conf", "spark.driver.memory=600m", "--conf", f"{JAVA}=-XX:+PrintFlagsFinal")
 SOON = dict.fromkeys(ENDED, "3s") | {"spark.task.reaper.enabled": "true", "spark.task.reaper.threadDump": "false"}
 SOON |= {
     "spark.task.reaper.killTimeout": "5s",
@@ -43,7 +44,7 @@ SOON |= {
     "spark.task.reaper.pollingInterval": "1s",
 }  # by itself it looks every 10 s
 QUICK = tuple(word for name, value in SOON.items() for word in ("--conf", f"{name}={value}"))
-HOPELESS = ("--conf", "spark.driver.extraJavaOptions=-javaagent:/nowhere.jar")
+HOPELESS = ("--conf", f"{JAVA}=-javaagent:/nowhere.jar")
 PATIENT = (str(Path(__file__).with_name("patient_worker.py")),)
 PIPELINE = """
 from rota import Pipeline, delta, files
@@ -131,6 +132,13 @@ def see_it_advertised_once_it_is_ready(life: Life) -> None:
     assert "prepared=yes" in life.first.said("event=spark-ready")[0], (
         "it started from the archive of `rota prepare`: make prepare"
     )
+    told = (
+        find_scratch(life.first) / "spark.log"
+    ).read_text()  # by the user's own option, which takes none of ours away
+    found = dict(re.findall(r"(\w+) += (\w+) .*\{command line\}", told))
+    assert {f"Tier4{name}Threshold": str(count) for name, count in TIERS.items()}.items() <= found.items()
+    assert (found["PrintFlagsFinal"], found["UseSerialGC"]) == ("true", "true")
+    assert re.search(r"TieredStopAtLevel += 4 ", told), "Java's best compiler is on"
     assert answer(life.url) == "45 600m"
     stranger = SparkSession.builder.remote(life.url).create()
     with pytest.raises(PySparkException, match="No authentication token"):

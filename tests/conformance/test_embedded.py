@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from rota import java
 from rota.coordination import embedded
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper, four_letters
-from rota.errors import EnvironmentFailed
+from rota.errors import ConfigError, EnvironmentFailed
 from rota.java import find_java, locate_archive, read_java_version
 from rota.machine import free_port, lock_file
 from tests.conformance.processes import start_script
@@ -189,6 +190,10 @@ def test_java_is_looked_up_in_java_home_then_on_the_path(tmp_path: Path) -> None
 
 
 def test_without_pysparks_jars_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "find_spec", lambda name: None)
+    monkeypatch.setattr(embedded, "find_spark_home", lambda: folder)
     with pytest.raises(EnvironmentFailed, match="Install pyspark"):
+        EmbeddedZooKeeper(folder).start()
+    monkeypatch.undo()
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="pip install 'pyspark"):
         EmbeddedZooKeeper(folder).start()

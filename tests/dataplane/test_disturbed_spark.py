@@ -46,7 +46,6 @@ class OwnSpark:
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnSpark]:
     """Its archive is damaged."""
     folder, sound = tmp_path_factory.mktemp("own"), locate_archive(ARCHIVE)
-    settings = SparkSettings("local[1]", {"spark.driver.memory": "600m", **ENGINES["interpreted"]})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "prefix", str(folder / "a folder"))
         damaged = locate_archive(ARCHIVE)
@@ -55,6 +54,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnSpark]:
         with damaged.open("r+b") as file:
             file.seek(sound.stat().st_size // 3)
             file.write(b"not what Java wrote")
+        settings = SparkSettings("local[1]", {"spark.driver.memory": "600m", **ENGINES["interpreted"]})
         server = SparkServer("disturbed", settings, folder / "scratch")
         server.start()
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rota.dataplane.spark import spark_server
+from rota import machine
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from tests.waiting import LONG, wait_until
 
@@ -33,7 +33,7 @@ os._exit(0)  # a session that is closed would ask its server for long
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkServer]:
-    monkeypatch.setattr(spark_server, "LAUNCH", TELLING)
+    monkeypatch.setattr(machine, "LAUNCH", TELLING)
     server = SparkServer("w", SparkSettings(), tmp_path / "scratch")
     yield server
     server.stop()
@@ -50,11 +50,11 @@ def test_what_killed_a_server_is_not_the_last_error_in_its_log(server: SparkServ
 def test_a_server_that_ended_by_itself_says_why_and_not_what_an_earlier_one_said(
     server: SparkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_server, "LAUNCH", "print('ERROR of the first')")
+    monkeypatch.setattr(machine, "LAUNCH", "print('ERROR of the first')")
     server.start()
     wait_until(lambda: server.pid is None)
     assert server.last_words() == "ERROR of the first"
-    monkeypatch.setattr(spark_server, "LAUNCH", "print('bye')")
+    monkeypatch.setattr(machine, "LAUNCH", "print('bye')")
     server.start()
     wait_until(lambda: server.pid is None)
     assert server.last_words() == "bye"

@@ -16,7 +16,8 @@ from rota.coordination.membership import join
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
-from rota.dataplane.spark.spark_server import LIGHT, SERVER, SparkSettings
+from rota.dataplane.spark.spark_server import SERVER, SparkSettings
+from rota.java import LIGHT
 from rota.local.bucket import CREDENTIALS
 from rota.machine import free_port
 from rota.pipeline import Pipeline
@@ -198,7 +199,7 @@ def spark_server(folder: Path, port: int, slots: int) -> subprocess.Popen[bytes]
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
     environ |= CREDENTIALS | {"AZURE_STORAGE_ACCOUNT_KEY": KEY}  # by which it reads and writes what the tests start
-    environ["SPARK_LAUNCHER_OPTS"] = LIGHT
+    environ["SPARK_LAUNCHER_OPTS"] = " ".join(LIGHT)
     command += ["--master", conf.master]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(command, env=environ, cwd=folder, stdout=log, stderr=log, start_new_session=True)

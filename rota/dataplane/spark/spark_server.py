@@ -1,23 +1,19 @@
 """A worker's own Spark: a Spark Connect server as a child process.
 
 Laws: the server is in its parent's process group, so killing the group kills both, and it dies with its parent even
-when that is killed alone. It is `ready` only while its process lives and answers, `silent` once it lived without an
-answer for a while, `stuck` once a task that was ended goes on all the same. On a cluster it `has_executors` once one did a
-task, and as long as one is connected. It never outlives `stop`. It answers nobody
-without its token (`token`), and what it is told stands in a file of its user's and in no argument list. Nothing here imports
-pyspark: the process that owns a server stays light.
-
-Flags, measured on 2 cores (up / first query / CPU seconds of both): plain 4.2 s / 3.4 s / 13; with the C1 compiler only
-and the serial collector 3.4 s / 2.8 s / 7.2. A worker's queries are short and many, so the cheap start wins; give
-`--conf spark.driver.extraJavaOptions=...` for long ones. The archive of `rota prepare` halves what is left.
-With that compiler alone Java has 48 MB for compiled code. Some 200 queries fill them, and then Java sweeps them again and
-again: of 330 CPU seconds of 1,000 queries 55 went there. So they are 240 MB, as with both compilers.
+when that is killed alone. It does not hear Ctrl-C, which reaches the whole group: a worker that leaves ends its Spark last.
+It is `ready` only while its process lives and answers, `silent` once it lived without an answer for a while, `stuck` once a
+task that was ended goes on all the same. On a cluster it `has_executors` once one did a task, and as long as one is
+connected. It never outlives `stop`. It answers nobody without its token (`token`), and what it is told stands in a file of
+its user's and in no argument list. The user's options for Java come after ours, and win. Nothing here imports pyspark: the
+process that owns a server stays light.
 """
 
 import contextlib
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -34,8 +30,8 @@ from rota.dataplane.spark import token
 from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.words import STUCK, TELLING
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.java import find_spark_home, list_jars, locate_archive, use_archive
-from rota.machine import explain_exit, free_port, lock_file
+from rota.java import LIGHT, find_spark_home, join_options, list_jars, locate_archive, use_archive
+from rota.machine import explain_exit, free_port, lock_file, tie_to_parent
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 ADDRESS = "spark.connect.grpc.binding.address"
@@ -45,12 +41,16 @@ OPTIONS = "spark.driver.extraJavaOptions"
 ARCHIVE = "spark"
 JARS = "spark.jars"
 CORES = "spark.cores.max"
-PLAIN = "-XX:+UseSerialGC -XX:-UsePerfData"
-LIGHT = f"-XX:TieredStopAtLevel=1 {PLAIN}"  # for what ends soon
+MEMORY = "spark.driver.memory"
 # Java's best compiler is kept for what runs for each record, at ten times its usual thresholds. With it a million records of
 # JSON cost 4 CPU seconds, without it 10; start and 30 small batches 22, without it 16, and at the usual thresholds 31.
 TIERS = {"Invocation": 50_000, "MinInvocation": 6_000, "Compile": 150_000, "BackEdge": 400_000}
-LASTING = " ".join((*(f"-XX:Tier4{name}Threshold={count}" for name, count in TIERS.items()), PLAIN))
+# One thread that collects takes 30 % less memory than Java's own choice, and 20 % less of a processor for a million records:
+# on two cores, with 1 GB. All others wait for it, the more cores there are, and the longer the greater the heap. There Java
+# chooses.
+FEW_CORES, SMALL_HEAP = 2, 2_048  # MB
+COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")  # Java does not start with two
+LASTING = (*(f"-XX:Tier4{name}Threshold={count}" for name, count in TIERS.items()), "-XX:-UsePerfData")
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
 LOOK = 2.0  # seconds between two looks at who is connected: each reads all open files of the server
 QUESTIONS = 6  # asked in that time, and all of them unanswered
@@ -67,19 +67,6 @@ ENDED = {
     "spark.task.reaper.killTimeout": "120s",
 }
 
-# Becomes the program given after the parent's pid, and asks the kernel (Linux) to be killed when the parent dies.
-# Ctrl-C reaches the whole group, but a worker that leaves ends its Spark last: the interrupt is its own business.
-LAUNCH = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-if sys.platform == "linux":
-    import ctypes
-    ctypes.CDLL(None, use_errno=True).prctl(1, 9)
-if os.getppid() != int(sys.argv[1]):
-    sys.exit("the parent is gone")
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
@@ -87,23 +74,39 @@ class SparkSettings:
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
+    archive: tuple[str, ...] = field(default_factory=lambda: use_archive(ARCHIVE))  # Java's options about it
 
     def complete(self, port: int, scratch: Path) -> dict[str, str]:
-        """Every setting of the server: ours, overridden by the user's; to their jars come those that read `s3a://`."""
-        ours = {
+        """Every setting of the server: ours, overridden by the user's. To their jars come those that read `s3a://`, and ours
+        for Java come before theirs."""
+        told = {
             ADDRESS: "127.0.0.1",
             PORT: str(port),
             "spark.ui.enabled": "false",
-            "spark.driver.memory": "1g",
-            OPTIONS: " ".join((LASTING, *(f'"{option}"' for option in use_archive(ARCHIVE)))),
+            MEMORY: "1g",
             "spark.local.dir": str(scratch / "local"),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
             "spark.log.structuredLogging.enabled": "false",
             "spark.log.level": "WARN",
             **ENDED,
+            **self.conf,
         }
         jars = [self.conf.get(JARS, ""), *map(str, list_jars())]
-        return ours | dict(self.conf) | ({JARS: ",".join(filter(None, jars))} if any(jars) else {})
+        java = join_options((*LASTING, *self._choose_collector(told[MEMORY]), *self.archive))
+        told[OPTIONS] = f"{java} {self.conf.get(OPTIONS, '')}".rstrip()
+        return told | ({JARS: ",".join(filter(None, jars))} if any(jars) else {})
+
+    def _choose_collector(self, memory: str) -> tuple[str, ...]:
+        """Java's option for it; none where the user gives one, or Java shall choose. On a cluster others do the work."""
+        asked, there = re.match(r"local\[(\d+|[*])", self.master), os.cpu_count() or 1
+        cores = 1 if not asked else there if asked[1] == "*" else min(int(asked[1]), there)
+        heap = re.fullmatch(r"(\d+)(?:m|(g))?b?", memory.strip().lower())
+        small = heap and int(heap[1]) * (1_024 if heap[2] else 1) <= SMALL_HEAP
+        return (
+            ("-XX:+UseSerialGC",)
+            if cores <= FEW_CORES and small and not COLLECTOR.search(self.conf.get(OPTIONS, ""))
+            else ()
+        )
 
     def explain_greed(self) -> str:
         """What to say of an application that leaves none of its standalone cluster to others; empty of another one."""
@@ -152,7 +155,7 @@ class SparkServer:
         if not self._local():
             self._driver_port = int(conf.setdefault(DRIVER_PORT, str(free_port())))
         self._address = (conf[ADDRESS], int(conf[PORT]))
-        command = [*_launch(), *self._command(conf)]
+        command = [*tie_to_parent(interrupt=signal.SIG_IGN), *self._command(conf)]
         with self.log.open("ab") as log:
             self._began = self._read = log.tell()
             self._process = subprocess.Popen(
@@ -196,7 +199,7 @@ class SparkServer:
             if self._trial is None:
                 program = ["-m", "rota.dataplane.spark.trial", self._near]
                 self._trial = subprocess.Popen(
-                    [*_launch(), sys.executable, *program],
+                    [*tie_to_parent(interrupt=signal.SIG_IGN), sys.executable, *program],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -299,7 +302,7 @@ class SparkServer:
         loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if conf[ADDRESS] == "127.0.0.1" and self._local() else {}
         return {
             "PYSPARK_PYTHON": sys.executable,  # else Spark's Python workers take the system's python3
-            "SPARK_LAUNCHER_OPTS": LIGHT,
+            "SPARK_LAUNCHER_OPTS": " ".join(LIGHT),  # split at each blank
             **loopback,
             **os.environ,
             token.SPARKS_OWN: token.of_server(conf[ADDRESS], int(conf[PORT])),
@@ -309,11 +312,6 @@ class SparkServer:
 
     def _local(self) -> bool:
         return self.settings.master.startswith("local")
-
-
-def _launch() -> list[str]:
-    """Begins a command whose process ends with this one."""
-    return [sys.executable, "-IS", "-c", LAUNCH, str(os.getpid())]
 
 
 def _escaped(text: str) -> str:
