@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--write", action="store_true")
     told = parser.parse_args()
-    rows, before = [], os.getloadavg()[0]
+    rows, before, parts = [], os.getloadavg()[0], ""
     with tempfile.TemporaryDirectory(prefix="rota-streaming-") as name:
         folder = Path(name)
         if told.minutes:
@@ -187,12 +187,15 @@ def main() -> None:
             rows.append(["freshness, worst s", *(f"{one:.1f}" for one in (*worst, theirs[-1]))])
         if told.kills:
             again = measure_kills(folder / "killed", told.kills)
-            ended = sorted(one.seconds for one in play_kills(folder / "kills", told.kills))
+            killed = play_kills(folder / "kills", told.kills)
+            ended = [one.seconds for one in killed]
+            legs = {leg: statistics.median(one.legs[leg] for one in killed) for leg in killed[0].legs}
+            parts = f"Of a kill with rota, medians: {', '.join(f'{leg} {s:.1f}' for leg, s in legs.items())}. "
             for what, of in (("median", statistics.median), ("worst", max)):
                 rows.append([f"kill to next commit, {what} s", "", f"{of(ended):.1f}", f"{of(again):.1f}"])
     head = ["", *(f"rota, `settle={one:g}`" for one in RESTS), "Structured Streaming"]
     said = (
-        f"{format_table(head, rows)}\n\n{told.minutes:g} minutes, {told.kills} kills. "
+        f"{format_table(head, rows)}\n\n{told.minutes:g} minutes, {told.kills} kills. {parts}"
         f"Load before: {before:.1f}; {describe_machine()}."
     )
     sys.stdout.write(f"{said}\n")
