@@ -185,6 +185,7 @@ def main() -> None:
                 rows.append([f"freshness p{q}, s", *(f"{one:.1f}" for one in shown)])
             worst = [settle + one.figures["freshness, worst, s"] for settle, one in mine.items()]
             rows.append(["freshness, worst s", *(f"{one:.1f}" for one in (*worst, theirs[-1]))])
+            sys.stderr.write(f"{rows}\n")  # what follows may fail
         if told.kills:
             again = measure_kills(folder / "killed", told.kills)
             killed = play_kills(folder / "kills", told.kills)
