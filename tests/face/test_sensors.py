@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dagster as dg
@@ -227,6 +228,18 @@ def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_the
     assert asked == [100.0]
     desk.land("a")
     assert len(look(looks, 116.0)) == 1, "and what lands is launched at the next look"
+
+
+@pytest.mark.parametrize(("launch", "launched"), [(0.0, 0), (3600.0, 2)], ids=["never early", "in time"])
+def test_a_run_is_launched_for_files_that_will_have_rested_once_it_is_there(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, launch: float, launched: int
+) -> None:
+    ready(desk)
+    monkeypatch.setattr("rota.run.work.LAUNCH", launch)
+    pipeline = desk.catalog.pipelines["p"]
+    resting = replace(pipeline, source=replace(pipeline.source, settle=3600.0))  # type: ignore[type-var]
+    mine, watcher = runs.Runs(desk.instance, "p__consume", {}), WorkWatcher(desk.tree, resting)
+    assert len(backlog.Looks(mine, desk.tree, resting, names, watcher).look()) == launched
 
 
 def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
