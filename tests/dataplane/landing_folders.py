@@ -1,6 +1,12 @@
 """Landing folders, and a source of files that reads them."""
 
+import io
+import json
+from collections.abc import Iterable
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 import rota
 from rota.dataplane.files.files_source import FilesSource
@@ -25,6 +31,15 @@ def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
         path = folder / "land" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+
+
+def encode(format: str, numbers: Iterable[int]) -> bytes:
+    """A file of records with one number each."""
+    if format == "parquet":
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"n": pa.array(numbers, pa.int32())}), sink)
+        return sink.getvalue()
+    return "".join(f"{json.dumps({'n': n}) if format == 'json' else n}\n" for n in numbers).encode()
 
 
 def make_unreadable(file: Path) -> None:

@@ -2,14 +2,9 @@
 with their line; what is overwritten or deleted on the way is noticed; a replay takes what is there now.
 """
 
-import io
-import json
 import random
 from collections import Counter
-from collections.abc import Iterable
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from rota.dataplane.names import key
@@ -18,8 +13,10 @@ from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import ReplayedRange, replay
 from rota.stores import is_url
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.landing_folders import encode
 from tests.dataplane.striking import strike_at
 from tests.dataplane.world import World
+from tests.dataplane.written import read_numbers
 
 FOLDERS = ("k", "a b ü=%1")
 FORMATS = ("json", "csv", "parquet")
@@ -28,21 +25,6 @@ NAMES = (
     "~a$b!", "[x]", "{y}", "a*b", "a\\b", "<a>|^`", "\u00a0n\u3000", "😀",
 )  # fmt: skip
 TEXT = 'pipeline = Pipeline(source=source(format={format!r}, schema="n int"), table=delta({{table!r}}))\n'
-
-
-def encode(format: str, numbers: Iterable[int]) -> bytes:
-    if format == "parquet":
-        sink = io.BytesIO()
-        pq.write_table(pa.table({"n": pa.array(numbers, pa.int32())}), sink)
-        return sink.getvalue()
-    return "".join(f"{json.dumps({'n': n}) if format == 'json' else n}\n" for n in numbers).encode()
-
-
-def read_table(world: World) -> dict[tuple[str, int], Counter[int]]:
-    found: dict[tuple[str, int], Counter[int]] = {}
-    for row in log(world.table / "main").rows():
-        found.setdefault((str(row["_partition"]), int(str(row["_offset"]))), Counter())[int(str(row["n"]))] += 1
-    return found
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -61,7 +43,7 @@ def test_each_record_is_in_the_table_once_under_its_own_offset(format: str, land
         events = landed.until_idle(*keys)
         assert {type(event) for event in events} == {CommittedBatch, IdlePartition}, events
     source = landed.ports.source
-    found = {source.locate(p, offset): numbers for (p, offset), numbers in read_table(landed).items()}
+    found = {source.locate(p, offset): numbers for (p, offset), numbers in read_numbers(landed).items()}
     assert found == {path: Counter(numbers) for path, numbers in wanted.items() if numbers}
     ends = {p: 2 * len(NAMES) for p in map(landed.pipeline.partition, keys)}
     expected = {p: {o: len(wanted[source.locate(p, o)]) for o in range(end)} for p, end in ends.items()}
@@ -111,7 +93,7 @@ def test_what_is_overwritten_or_deleted_on_the_way_is_not_committed(
     with strike_at(writing, "write", change, before=moment.startswith("before")):
         for _ in range(2):
             landed.run("a", "b")
-    assert read_table(landed) == {("p:b", 0): Counter(range(7))}
+    assert read_numbers(landed) == {("p:b", 0): Counter(range(7))}
     reason = landed.tree.parked()["p:a"].record.reason
     assert f"a/0.{format} (offset 0) {'vanished' if what == 'deleted' else 'changed'}" in reason
 
@@ -126,7 +108,7 @@ def test_a_replay_takes_what_is_there_now(format: str, landed: World) -> None:
     landed.put(f"a/0.{format}", encode(format, range(20, 23)))
     (done,) = replay(landed.tree, landed.ports, {"p:a": (0, 1)}, "again")
     assert isinstance(done, ReplayedRange), done
-    assert read_table(landed) == {("p:a", 0): Counter(range(20, 23)), ("p:a", 1): Counter(range(5))}
+    assert read_numbers(landed) == {("p:a", 0): Counter(range(20, 23)), ("p:a", 1): Counter(range(5))}
     assert not landed.ports.source.find_broken({"p:a": (0, 2)}), "it is what the offset means from now on"
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rota.dataplane.files import bucket as buckets
@@ -12,12 +13,16 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import spark_server
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.local.bucket import BucketServer
+from rota.run.consume import CommittedBatch
 from rota.stores import open_files, open_objects
 from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.landing_folders import encode
 from tests.dataplane.landing_folders import open_files as open_source
 from tests.dataplane.world import World, kill, start_spark
+from tests.dataplane.written import read_numbers
 
 MANY = 300
+OTHER = "df.selectExpr('n m')"
 
 
 @pytest.fixture
@@ -131,6 +136,58 @@ def test_a_batch_costs_a_bounded_number_of_requests_an_object(
     before = bucket_server.count_requests()
     world.run("a", "b", "c")
     assert bucket_server.count_requests() - before < 10, "nothing is new"
+
+
+@pytest.mark.parametrize(
+    ("format", "body"),
+    [
+        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')"),
+        ("parquet", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')"),
+        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('shuffle_hash'), F.expr('n = m')).drop('m')"),
+        ("parquet", f"df.crossJoin({OTHER}).where('n = m').drop('m')"),
+        ("json", "df.where('n % 2 = 0').union(df.where('n % 2 = 1')).coalesce(1)"),
+        ("parquet", "df.where(F.udf(lambda n: n >= 0, 'boolean')('n')).sort('n')"),
+        ("json", "df.persist().repartition(3)"),
+    ],
+)
+def test_a_row_stays_under_its_object_where_one_thread_reads_several(
+    format: str, body: str, tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
+) -> None:
+    """Spark says which object a thread has open, not which one a row is from."""
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
+    world.write(f"""
+def transform(df):
+    from pyspark.sql import functions as F
+    return {body}
+source = source(format="{format}", schema="n int")
+pipeline = Pipeline(source=source, table=delta({{table!r}}), transform=transform)
+""")
+    world.give("a", "b")
+    wanted = {
+        (f"p:{key}", o): Counter(range(begin + 10 * o, begin + 10 * o + 9))
+        for key, begin in (("a", 0), ("b", 100))
+        for o in range(5)
+    }
+    for (partition, offset), numbers in wanted.items():
+        world.put(f"{partition[-1]}/{offset}.{format}", encode(format, numbers))
+    assert {type(event) for event in world.run("a", "b")} == {CommittedBatch}
+    assert read_numbers(world) == wanted
+
+
+def test_a_lookup_that_does_not_stand_on_its_reader_is_an_error(
+    tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
+) -> None:
+    """Behind a shuffle nobody knows any more what was open."""
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
+    world.give("a")
+    world.rows("a", "0", 3)
+    source = world.ports.source
+    ends = source.assign_offsets(("p:a",))
+    with source.read(spark, {"p:a": (0, ends["p:a"])}, "x") as records:  # type: ignore[attr-defined]
+        assert records.identify(records.frame).count() == 3
+        assert {row["_offset"] for row in records.identify(records.frame).collect()} == {0}
+        with pytest.raises(PySparkException, match=r"what is not of this job"):
+            records.identify(records.frame.repartition(2)).collect()
 
 
 def test_a_spark_without_the_jars_names_the_command_and_parks_nobody(
