@@ -144,29 +144,43 @@ def delete(location: str, paths: Iterable[str]) -> None:
 def read(location: str, path: str) -> bytes:
     """A file of some size at most, whole. In a bucket it takes one request. Raises OSError."""
     if not is_url(location):
-        with open_files(location).open_input_file(path) as file:
-            return bytes(file.readall())
+        with open(os.path.join(location, path), "rb", buffering=0) as file:
+            return file.read()
     import obstore
 
     with as_os_errors(join(location, path)):
         return bytes(obstore.get(open_objects(location), path).bytes())
 
 
-def put_new(location: str, path: str, content: bytes) -> None:
-    """Writes a small file where there is none; whoever is first has written it. Raises OSError."""
+def put_new(location: str, path: str, content: bytes) -> str | None:
+    """Writes a small file where there is none; whoever is first has written it. Its tag, as `list_after` and `tag_file`
+    say it; None where one is there. On a disk its folder must be there. Raises OSError."""
     if not is_url(location):
-        make_folder(location, os.path.dirname(path) or ".")
-        made = os.path.join(location, f".{uuid.uuid4().hex}")
-        with open(made, "wb") as file:
-            file.write(content)
-        with suppress(FileExistsError):
-            os.link(made, os.path.join(location, path))
-        os.unlink(made)
-        return
+        whole = os.path.join(location, path)
+        made = f"{whole}#{uuid.uuid4().hex}"  # what is left of it where one dies here a vacuum finds by `#`
+        try:
+            with open(made, "wb") as file:
+                file.write(content)
+            tag = tag_file(made)
+            with suppress(FileExistsError):
+                os.link(made, whole)
+                return tag
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(made)
+        return None
     import obstore
 
     with suppress(FileExistsError), as_os_errors(join(location, path)):
-        obstore.put(open_objects(location), path, content, mode="create")
+        put = obstore.put(open_objects(location), path, content, mode="create")
+        return str(put["e_tag"]).strip('"')  # which Azure puts around it here, and not in a list
+    return None
+
+
+def tag_file(path: str) -> str:
+    """What is another text for another file at this path of a disk. Raises OSError."""
+    seen = os.stat(path)
+    return f"{seen.st_ino}-{seen.st_mtime_ns}-{seen.st_size}"
 
 
 def do_each(location: str, what: Callable[[T], U], things: Iterable[T]) -> Iterator[U]:
@@ -188,7 +202,7 @@ def list_after(location: str, folder: str, after: str) -> dict[str, str]:
 
     with as_os_errors(location):
         listed = obstore.list(open_objects(location), f"{folder}/", offset=after or None, chunk_size=PAGE)
-        return {str(one["path"]): str(one["e_tag"]) for one in next(iter(listed), ())}
+        return {str(one["path"]): str(one["e_tag"]).strip('"') for one in next(iter(listed), ())}
 
 
 class OddKey(OSError):

@@ -1,8 +1,8 @@
 """A log in memory, and the files that it names: what `delta_log` promises, for simulation and tests.
 
-Facts it keeps (each seen on delta-rs): a draft conflicts if a transaction that it sets, a file that it removes or the
-columns were written after its base; else it lands on top, however old its base is. A commit may land although its call
-fails.
+Facts it keeps (each is in the suite of logs): a draft conflicts if a transaction that it sets, a file that it removes or the
+columns were written after its base, or rows were taken; else it lands on top, however old its base is. A commit may land
+although its call fails.
 
 A file of a batch holds a row for each offset between the bounds that its statistics give; nothing else of it is anywhere.
 """
@@ -57,6 +57,7 @@ class MemoryLog:
         self.commits: list[MemoryCommit] = []
         self.set_at: dict[str, tuple[list[int], list[int]]] = {}  # transaction -> versions that set it, and its numbers
         self.removed_at: dict[str, int] = {}
+        self.taken_at = -1  # the newest version that took rows
         self.schemas: list[tuple[int, str]] = []  # since which version the table has which columns
 
     @property
@@ -107,7 +108,7 @@ class MemoryLog:
         base, set_at = draft.base.number, self.set_at
         if any(name in set_at and set_at[name][0][-1] > base for name in draft.sets):
             return True
-        if any(self.removed_at.get(path, -1) > base for path in draft.removes):
+        if self.taken_at > base or any(self.removed_at.get(path, -1) > base for path in draft.removes):
             return True
         return base < (self.newest if draft.alone else self.schemas[-1][0])
 
@@ -123,6 +124,8 @@ class MemoryLog:
             versions.append(version)
             numbers.append(number)
         self.removed_at |= dict.fromkeys(draft.removes, version)
+        if draft.removes and draft.changes:
+            self.taken_at = version
 
     def _describe(self, said: Mapping[str, str]) -> dict[str, Any]:
         return {"version": len(self.commits), "timestamp": 0, "operation": "WRITE", **said}

@@ -37,7 +37,6 @@ def commit_change(log: Log, make: Callable[[int], Draft[T] | T]) -> T:
             raise error
         if not moved and draft.result is not None:
             return draft.result
-        del draft  # nobody has its base while the next is made: see `kept_tables`
     raise EnvironmentFailed(f"{log.location}: not written in {TRIES} tries. Too many writers at once; try again")
 
 

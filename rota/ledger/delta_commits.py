@@ -1,20 +1,67 @@
-"""What a commit of a Delta log says, from its bytes."""
+"""What a commit of a Delta log says, from its bytes; what all of them make of a table; and the bytes of a commit of ours.
+
+Laws:
+1. What a table is (protocol, columns, settings) is what was said last. Of a transaction that a commit sets twice delta-rs
+   takes the first.
+2. A commit that is empty, or ends within a line, is none: the disk lost the rest.
+3. A draft goes in after the commits of others if they set no transaction that it sets, took no rows, neither took nor named
+   a file that it removes, and said nothing new of what the table is. One that must be alone goes after none.
+4. No two commits of ours have the same bytes: whoever finds its own in the log has written it.
+"""
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
-# What a commit says of itself, with its number, and the transactions that it sets; None: some of them expire.
-Said = tuple[Mapping[str, Any], Mapping[str, int] | None]
+from rota.ledger.port import Draft
+
+Action = tuple[str, Mapping[str, Any]]  # what it does, and its fields, as Delta names them
+STATE = ("txn", "metaData", "protocol")
+# What a checkpoint's columns of these hold that is asked for.
+LEAVES = ("txn", "protocol", "metaData.id", "metaData.schemaString", "metaData.configuration")
+UNQUOTED = "/!$&'()*+,;=:@~"  # delta-rs leaves them as they are in a path
 
 
-def parse_said(version: int, commit: bytes) -> Said:
-    """All of it. Raises ValueError."""
-    info = find_info(version, commit)
-    with suppress(ValueError, KeyError, TypeError):
-        return info, dict(list_transactions(commit))
-    return info, None
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table at one version, without its files. `transactions`: None where some of them may expire."""
+
+    number: int
+    protocol: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    transactions: Mapping[str, int] | None
+
+
+def fold(number: int, commits: Iterable[Iterable[Action]], base: State | None = None) -> State:
+    """What these commits, the last of them of this number, make of the state before them. Raises ValueError, KeyError,
+    TypeError."""
+    protocol, metadata = (base.protocol, base.metadata) if base else ({}, {})
+    known, lasting = dict(base.transactions or {}) if base else {}, base is None or base.transactions is not None
+    for kind, body in (action for actions in commits for action in actions):
+        if kind == "txn":
+            known[body["appId"]], lasting = int(body["version"]), lasting and body.get("lastUpdated") is None
+        elif kind == "protocol":
+            protocol = body
+        else:
+            metadata = {**body, "configuration": dict(body["configuration"])}
+    if not protocol or not metadata:
+        raise ValueError("the log does not say what the table is")
+    return State(number, protocol, metadata, known if lasting else None)
+
+
+def list_actions(commit: bytes, kinds: tuple[str, ...] = STATE) -> Iterator[Action]:
+    """Those of these kinds, the last first. Raises ValueError."""
+    *lines, last = commit.strip().split(b"\n")
+    if not last:
+        raise ValueError("a commit is empty")
+    words = [f'"{kind}"'.encode() for kind in kinds]
+    some = [line for line in lines if any(word in line for word in words)]
+    for action in reversed(json.loads(b"[%s]" % b",".join((*some, last)))):
+        yield from ((kind, action[kind]) for kind in kinds if action.get(kind) is not None)
 
 
 def find_info(version: int, commit: bytes) -> dict[str, Any]:
@@ -23,14 +70,37 @@ def find_info(version: int, commit: bytes) -> dict[str, Any]:
     return {**next(filter(None, infos), {}), "version": version}
 
 
-def list_transactions(commit: bytes) -> Iterator[tuple[str, int]]:
-    """Those that it sets. Of one id twice in a commit delta-rs takes the first. Raises ValueError, KeyError, TypeError."""
-    found = [txn for line in commit.split(b"\n") if b'"txn"' in line and (txn := json.loads(line).get("txn"))]
-    yield from map(check_lasting, reversed(found))
+def list_transactions(actions: Iterable[Action]) -> dict[str, int]:
+    """Those that are set. Raises ValueError where one may expire."""
+    found = [body for kind, body in actions if kind == "txn"]
+    if any(body.get("lastUpdated") is not None for body in found):
+        raise ValueError("a transaction may expire; ours never do")
+    return {body["appId"]: int(body["version"]) for body in found}
 
 
-def check_lasting(txn: Mapping[str, Any]) -> tuple[str, int]:
-    """Its id and number. Raises ValueError where it may expire."""
-    if txn.get("lastUpdated") is not None:
-        raise ValueError("it may expire; ours never do")
-    return txn["appId"], int(txn["version"])
+def write_commit(draft: Draft[Any]) -> bytes:
+    """The draft as Delta has it."""
+    now, change = int(time.time() * 1000), draft.changes
+    mode = {"mode": "Append", "partitionBy": "[]"}
+    about = {"timestamp": now, "operation": "WRITE", "operationParameters": mode, "txnId": str(uuid.uuid4())}
+    actions: list[tuple[str, Mapping[str, Any]]] = [("commitInfo", {**about, "engineInfo": "rota", **draft.said})]
+    actions += [("txn", {"appId": name, "version": number}) for name, number in draft.sets.items()]
+    for path, size in draft.removes.items():  # as the log has it
+        actions.append(("remove", {"path": path, "deletionTimestamp": now, "dataChange": change, "size": size}))
+    for file in draft.adds:
+        said = {"size": file.size, "modificationTime": file.modified, "dataChange": change, "stats": file.statistics}
+        actions.append(("add", {"path": quote(file.path, UNQUOTED), "partitionValues": {}, **said}))
+    return "\n".join(json.dumps({kind: body}, separators=(",", ":")) for kind, body in actions).encode()
+
+
+def clashes(commit: bytes, draft: Draft[Any]) -> bool:
+    """Whether the draft does not go in after this commit of somebody else. Raises ValueError."""
+    return any(_clashes(kind, body, draft) for kind, body in list_actions(commit, (*STATE, "remove", "add")))
+
+
+def _clashes(kind: str, body: Mapping[str, Any], draft: Draft[Any]) -> bool:
+    if kind == "txn":
+        return body["appId"] in draft.sets
+    if kind in ("add", "remove"):
+        return body["path"] in draft.removes or (kind == "remove" and body.get("dataChange", True))
+    return True

@@ -1,61 +1,119 @@
 """What another program made of a Delta table that rota cannot go along with.
 
-Law: where what rota writes would be read as something else, it writes nothing, and says which program must do what.
+Laws:
+1. Where what rota writes would be read as something else, it writes nothing, and says which program must do what.
+2. rota writes tables with features that delta-rs writes, and asks no more of its rows than delta-rs does there: it checks no
+   constraint. A feature that is not known is refused.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from rota.errors import EnvironmentFailed, ForeignTable
+from rota.ledger.delta_commits import State
+from rota.ledger.port import Draft
 
 MODE, VECTORS = "delta.columnMapping.mode", "deletionVectors"
+# Those with which delta-rs 1.6.6 lets add files; each is read as without it, but for the files.
+WRITTEN = frozenset(
+    {
+        "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", VECTORS,
+        "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview",
+    }
+)  # fmt: skip
+LEGACY, NAMED = (
+    5,
+    7,
+)  # versions of writers: up to the first all that they ask for is above; the second names its features
+ASKING = ("delta.invariants", "delta.generationExpression", "delta.identity.start")  # in the metadata of a field
 # Words of delta-rs 1.6.6. Where a release says one otherwise, the error is still the environment's, without what to do. For
 # `CHANGED` the run then fails, and the next one goes on.
-UNKNOWN = "Unsupported table features"  # how it begins, where it does not write a feature
-UNREAD = "Unsupported"  # where it does not read one
+UNREAD = "Unsupported"  # how it begins, where it does not read a feature
 CHANGED = "Metadata changed"  # somebody else added columns meanwhile
 
 
-def check_writable(location: str, handle: DeltaTable, removes: Collection[str]) -> None:
-    """Raises ForeignTable where columns have other names in files than in the table; EnvironmentFailed where a file of
-    `removes` has rows that another program deleted without writing it anew: a log keeps such a file beside its like."""
-    if why := explain_mapping(location, handle):
+def is_read(protocol: Mapping[str, Any]) -> bool:
+    """Whether a table of this protocol is read as one without features is, its files and checkpoints left to delta-rs."""
+    return protocol["minReaderVersion"] <= 3 and WRITTEN.issuperset(protocol.get("readerFeatures") or ())
+
+
+def check_writable(location: str, state: State, draft: Draft[Any], vectored: Collection[str]) -> None:
+    """Raises ForeignTable where columns have other names in files than in the table; EnvironmentFailed where a writer of
+    the table has to do what rota does not, or a file that goes is `vectored`: it has rows that another program deleted
+    without writing it anew, and a log keeps such a file beside its like."""
+    if why := explain_mapping(location, state):
         raise ForeignTable(f"{why}. Nothing was written")
-    if removes and (found := find_vectored(handle, removes)):
+    if found := _list_unwritten(state.protocol):
         raise EnvironmentFailed(
-            f"{min(found)} of {location} has rows that another program deleted in place. Nothing was replaced. Let that "
+            f"{location} has features, by another program, that rota does not write ({', '.join(found)}). Nothing was "
+            f"written. Take them away there: ALTER TABLE ... DROP FEATURE"
+        )
+    if draft.removes and draft.changes and state.metadata["configuration"].get("delta.appendOnly") == "true":
+        raise EnvironmentFailed(
+            f"{location} may only grow, by another program. Nothing was replaced. Allow it there: ALTER TABLE ... SET "
+            f"TBLPROPERTIES ('delta.appendOnly' = 'false')"
+        )
+    if vectored:
+        raise EnvironmentFailed(
+            f"{min(vectored)} of {location} has rows that another program deleted in place. Nothing was replaced. Let that "
             f"program write it anew, such as by REORG TABLE ... APPLY (PURGE), and replay it then"
         )
 
 
+def _list_unwritten(protocol: Mapping[str, Any]) -> list[str]:
+    version = protocol["minWriterVersion"]
+    if version == NAMED:
+        return sorted(set(protocol.get("writerFeatures") or ()) - WRITTEN)
+    return [] if version <= LEGACY else [f"writer version {version}"]
+
+
 def find_vectored(handle: DeltaTable, paths: Iterable[str]) -> set[str]:
     """Those of these files that have rows which another program deleted in place, by a deletion vector."""
-    if VECTORS not in (handle.protocol().reader_features or ()):
-        return set()
     parts = (str(url).split("/") for url in pa.table(handle.deletion_vectors())["filepath"].to_pylist())
     return {"/".join(of[at:]) for of in parts for at in range(len(of))}.intersection(paths)
 
 
-def check_known(location: str, error: Exception) -> None:
-    """Raises EnvironmentFailed where delta-rs refused to write for a feature that it does not know."""
-    if UNKNOWN in str(error):
-        raise EnvironmentFailed(
-            f"{location} has features, by another program, that delta-rs does not write ({error}). Nothing was written. "
-            f"Take them away there: ALTER TABLE ... DROP FEATURE"
-        ) from error
-
-
-def explain_mapping(location: str, handle: DeltaTable) -> str:
+def explain_mapping(location: str, state: State) -> str:
     """Why columns that rota writes would be null for others, with the next step; empty where they are not."""
-    if (mode := handle.metadata().configuration.get(MODE, "none")) == "none":
+    if (mode := state.metadata["configuration"].get(MODE, "none")) == "none":
         return ""
     return (
         f"{location} has {MODE} {mode!r}, by another program: what rota writes would be null for it. Take it away there: "
         f"ALTER TABLE ... SET TBLPROPERTIES ('{MODE}' = 'none')"
     )
+
+
+def describe_handle(handle: DeltaTable) -> State:
+    """What delta-rs says of a table, but its files. Its transactions are asked for one by one."""
+    meta, says = handle.metadata(), handle.protocol()
+    protocol = {
+        "minReaderVersion": says.min_reader_version, "readerFeatures": says.reader_features,
+        "minWriterVersion": says.min_writer_version, "writerFeatures": says.writer_features,
+    }  # fmt: skip
+    metadata = {"id": meta.id, "schemaString": handle.schema().to_json(), "configuration": meta.configuration}
+    return State(handle.version(), protocol, metadata, None)
+
+
+@contextmanager
+def explain_errors(location: str, log: str) -> Iterator[None]:
+    """Raises EnvironmentFailed where the table cannot be read, and says why."""
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFailed(
+            f"{location} cannot be read ({describe_error(error)}). Check the disk and its rights"
+        ) from error
+    except DeltaError as error:
+        way = f"Bring its {log} back from a copy, then: rota adopt"
+        if UNREAD in str(error):
+            way = "Another program gave it a feature that delta-rs does not read: take it away there"
+        raise EnvironmentFailed(f"{location} is no table that can be read ({describe_error(error)}). {way}") from error
 
 
 def describe_error(error: Exception) -> str:

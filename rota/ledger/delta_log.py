@@ -1,49 +1,50 @@
-"""The log of a Delta table, on any store that delta-rs can open: the only module that knows how it lies there.
+"""The log of a Delta table, on any store: the only module that knows how it lies there.
 
 Laws:
 1. An absent table is None; a store that fails is the environment's fault; a location that delta-rs cannot have is refused
    in one line. delta-rs has no history of a folder with `#` or `?` in its name: the log is read here.
-2. The transactions of a version are those that delta-rs says of each id at that version: a checkpoint at or below it and
-   the commits up to it. They are read once; delta-rs reads the whole log again for each id that it is asked for. Where the
-   log has a shape that is not known here (a checkpoint of another kind, commits that were removed, transactions that
-   expire), delta-rs is asked.
+2. The state of a version is what a checkpoint at or below it and the commits up to it say, each read once, by its name.
+   Where the log has a shape that is not known here (a checkpoint of another kind, commits that were removed, transactions
+   that expire), delta-rs is asked.
+3. A commit is a file of the next number that is put where none is: whoever is first has it, and nobody writes over it. It
+   goes behind a version that the log still has, unchanged: else the number could be one that was packed, or a copy's.
+4. What a commit costs does not grow with the commits before it: no folder is listed for it, but for a checkpoint. On a disk
+   a listing reads all of it.
 """
 
 import json
+import logging
 import os
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from itertools import count, pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, count, pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures, Transaction
+from deltalake import DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.ledger import delta_features, past
-from rota.ledger.delta_commits import Said, check_lasting, find_info, list_transactions, parse_said
-from rota.ledger.delta_features import CHANGED, UNREAD, check_known, check_writable, describe_error, explain_mapping
-from rota.ledger.kept_tables import Past, find_newest, list_tags, open_kept
+from rota.ledger.delta_commits import LEAVES, STATE, Action, State, clashes, find_info, fold, list_actions, write_commit
+from rota.ledger.delta_features import check_writable, describe_error, explain_errors, explain_mapping
+from rota.ledger.kept_tables import COMMIT, Kept, find_newest, keep, open_kept, stat_commits
 from rota.ledger.port import Draft, Moved
-from rota.stores import PAGE, choose_options, delete, do_each, is_url, list_after, open_files, read
+from rota.stores import PAGE, choose_options, delete, do_each, is_url, list_after, open_files, put_new, read
 
+log = logging.getLogger(__name__)
 LOG = "_delta_log"
 HINT = f"{LOG}/_last_checkpoint"
-COMMIT = re.compile(r"(?:.*/)?(\d{20})\.json")
 TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
 CHECKPOINT = re.compile(r"(?:.*/)?(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.|(.+)\.)?parquet")
+INTERVAL = "delta.checkpointInterval"
 OFTEN = 20  # commits between checkpoints in a bucket, where who opens a table asks for each commit after the last one
-TAIL = 100  # commits after the newest checkpoint with which a table gets another
+TAIL = 100  # and where the table does not say; commits after the newest one with which maintenance makes another
 FAR = 1_000  # commits after the checkpoint that `_last_checkpoint` names, above which a newer one is looked for
-RETRIES = 30  # of delta-rs, each on a newer version, as long as nothing of what is compared moved
 UNKNOWN = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 T = TypeVar("T")
 
@@ -51,84 +52,116 @@ T = TypeVar("T")
 class DeltaVersion:
     """The log at one version, to read from and to commit on."""
 
-    def __init__(self, log: "DeltaLog", handle: DeltaTable, past: Past) -> None:
-        self.log, self.handle, self._past = log, handle, past
-        self.number: int = handle.version()
-        self._known: Mapping[str, int] | None = None
-        self._read = False
+    def __init__(self, log: "DeltaLog", kept: Kept) -> None:
+        self.log, self._kept, self._state = log, kept, kept.state
+        self.number = kept.state.number
 
     @property
     def table(self) -> str:
         """The table's own id."""
-        return str(self.handle.metadata().id)
+        return str(self._state.metadata["id"])
 
     @property
     def schema(self) -> str:
         """Its columns, JSON."""
-        return str(self.handle.schema().to_json())
+        return str(self._state.metadata["schemaString"])
 
     def transaction(self, name: str) -> int | None:
         """The value of this transaction; None: there is none."""
-        if not self._read:
-            self._known, self._read = self._past.read_transactions(self.number), True
-        found: int | None = self.handle.transaction_version(name) if self._known is None else self._known.get(name)
-        return found
+        if self._state.transactions is None:
+            found: int | None = self._ask(lambda handle: handle.transaction_version(name))
+            return found
+        return self._state.transactions.get(name)
 
     def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
         """See `Version.read_infos`."""
-        return self._past.read_infos(versions)
+        return self._kept.past.read_infos(versions)
 
     def files(self) -> pa.Table:
         """The files of this version, with their statistics as columns."""
-        return pa.table(self.handle.get_add_actions(flatten=True))
+        files = self._ask(lambda handle: pa.table(handle.get_add_actions(flatten=True)))
+        self.list_later()  # they are of this log, and not of a copy that took its place
+        return files
 
     def find_vectored(self, paths: Iterable[str]) -> set[str]:
         """See `Version.find_vectored`."""
-        return delta_features.find_vectored(self.handle, paths)
+        return self._find_vectored(paths)
+
+    def _find_vectored(self, paths: Iterable[str]) -> set[str]:
+        if delta_features.VECTORS not in (self._state.protocol.get("readerFeatures") or ()):
+            return set()
+        return self._ask(lambda handle: delta_features.find_vectored(handle, paths))
 
     def explain_unreadable(self) -> str:
         """See `Version.explain_unreadable`."""
-        return explain_mapping(self.log.location, self.handle)
+        return explain_mapping(self.log.location, self._state)
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""
-        check_writable(self.log.location, self.handle, draft.removes)
+        vectored = self._find_vectored(draft.removes) if draft.removes else ()
+        check_writable(self.log.location, self._state, draft, vectored)
         try:
             self._add_columns(draft.columns) if draft.columns else self._write(draft)
-        except (DeltaError, OSError) as error:
-            check_known(self.log.location, error)
-            if isinstance(error, CommitFailedError) or CHANGED in str(error):
+        except (DeltaError, OSError, ValueError) as error:
+            if isinstance(error, CommitFailedError) or delta_features.CHANGED in str(error):
                 raise Moved from error
             raise EnvironmentFailed(
                 f"{self.log.location} cannot be written ({describe_error(error)}). Check the disk; the next run goes on"
             ) from error
 
     def _write(self, draft: Draft[Any]) -> None:
-        now, change = int(time.time() * 1000), draft.changes
-        actions: list[AddAction | RemoveAction] = [
-            RemoveAction(path, change, now, size=size) for path, size in draft.removes.items()
-        ]
-        actions += [AddAction(f.path, f.size, {}, f.modified, change, f.statistics) for f in draft.adds]
-        properties = CommitProperties(
-            app_transactions=[Transaction(name, number) for name, number in draft.sets.items()],
-            custom_metadata=dict(draft.said) or None,
-            max_commit_retries=0 if draft.alone else RETRIES,
-        )
-        self.handle.create_write_transaction(
-            actions,
-            "append",
-            self.handle.schema(),
-            partition_by=[],
-            commit_properties=properties,
-            post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),  # it is kept for ever
-        )
+        body, later = write_commit(draft), self.list_later()
+        for number in count(self.number + 1):
+            tag = None if number in later else self.log.put_commit(number, body)
+            if tag:
+                self._go_on(number, body, tag, draft.sets)
+                return
+            other = self.log.read_commit(number)
+            if other == body:  # the answer to the first put was lost
+                return
+            if draft.alone or clashes(other, draft):
+                raise Moved
+
+    def list_later(self) -> Mapping[int, str]:
+        """The first commits from this one on, none of them missing. Raises EnvironmentFailed."""
+        later, _ = self.log.list_page(self.number - 1)
+        if self._kept.tag and later.get(self.number) != self._kept.tag:
+            raise EnvironmentFailed(
+                f"{self.log.location} is not the one of version {self.number}: another copy took its place. Nothing was "
+                f"written; the next run looks at what is there"
+            )
+        if self.log.has_hole(max(later, default=self.number), later):
+            raise EnvironmentFailed(
+                f"{self.log.location} lacks a commit behind version {self.number}. Nothing was written. Bring its {LOG} "
+                f"back from a copy, then: rota adopt"
+            )
+        return later
+
+    def _go_on(self, number: int, body: bytes, tag: str, sets: Mapping[str, int]) -> None:
+        """What this process knows of the log after its own commit; and a checkpoint, where one is due."""
+        past, known = self._kept.past, self._state.transactions
+        if number == self.number + 1:
+            transactions = {**known, **sets} if known is not None else None
+            keep(self.log, Kept(replace(self._state, number=number, transactions=transactions), tag, past))
+            past.keep(find_info(number, body))
+        try:
+            if number % int(self._state.metadata["configuration"].get(INTERVAL, TAIL)) == 0:
+                past.ask(number, DeltaTable.create_checkpoint)
+        except (DeltaError, OSError, ValueError, ArithmeticError) as error:  # the commit is in; maintenance makes it up
+            log.warning("table=%s no_checkpoint=%s", self.log.location, describe_error(error))
+
+    def _ask(self, what: Callable[[DeltaTable], T]) -> T:
+        """What delta-rs says of this version. Raises EnvironmentFailed."""
+        with explain_errors(self.log.location, LOG):
+            return self._kept.past.ask(self.number, what)
 
     def _add_columns(self, columns: str) -> None:
-        """A `timestamp_ntz` inside a map is one that deltalake's own look does not find: without the feature it refuses."""
-        known = self.handle.protocol().writer_features or ()
+        """By delta-rs. A `timestamp_ntz` inside a map is one that its own look does not find: without the feature it
+        refuses."""
+        handle, known = self.log.load(self.number), self._state.protocol.get("writerFeatures") or ()
         if "timestampNtz" not in known and '"timestamp_ntz"' in columns:
-            self.handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
-        self.handle.alter.add_columns(list(Schema.from_json(columns).fields))
+            handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        handle.alter.add_columns(list(Schema.from_json(columns).fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +174,11 @@ class DeltaLog:
         """The newest version; None where there is no table. Raises EnvironmentFailed, ConfigError for a name that cannot
         be."""
         self._check_name()
-        try:
-            return self._open_newest()
-        except TableNotFoundError:
-            return None
-        except OSError as error:
-            raise EnvironmentFailed(
-                f"{self.location} cannot be read ({describe_error(error)}). Check the disk and its rights"
-            ) from error
-        except DeltaError as error:
-            way = f"Bring its {LOG} back from a copy, then: rota adopt"
-            if UNREAD in str(error):
-                way = "Another program gave it a feature that delta-rs does not read: take it away there"
-            raise EnvironmentFailed(
-                f"{self.location} is no table that can be read ({describe_error(error)}). {way}"
-            ) from error
+        with explain_errors(self.location, LOG):
+            try:
+                return self._open_newest()
+            except TableNotFoundError:
+                return None
 
     def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> DeltaVersion:
         """The table, made by whoever is first. Raises EnvironmentFailed, ConfigError."""
@@ -178,24 +201,18 @@ class DeltaLog:
         return self._open_newest()
 
     def _open_newest(self) -> DeltaVersion:
-        def load() -> DeltaTable:
-            return DeltaTable(self.location, storage_options=choose_options(self.location))
+        return DeltaVersion(self, open_kept(self))
 
-        return open_kept(self, partial(DeltaVersion, self), load)
+    def load(self, version: int | None = None) -> DeltaTable:
+        """See `LogToKeep.load`."""
+        return DeltaTable(self.location, version=version, storage_options=choose_options(self.location))
 
     def read_info(self, version: int) -> Mapping[str, Any]:
         """What the commit of this version says of itself, and its number; empty where it is not there."""
-        return self._parse(find_info, version) or {}
-
-    def read_said(self, version: int) -> Said | None:
-        """See `LogToKeep.read_said`."""
-        return self._parse(parse_said, version)
-
-    def _parse(self, parse: Callable[[int, bytes], T], version: int) -> T | None:
         try:
-            return parse(version, self.read_commit(version))
+            return find_info(version, self.read_commit(version))
         except FileNotFoundError:
-            return None
+            return {}
         except (OSError, ValueError) as error:
             raise EnvironmentFailed(
                 f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk; or bring it back "
@@ -215,7 +232,7 @@ class DeltaLog:
 
     def stamp(self, version: int) -> str | None:
         """What is another value once the table has a newer version than this, or another log. None: it has already."""
-        commits = list_tags(self, version - 1)
+        commits, _ = self.list_page(version - 1)
         return commits[version] if list(commits) == [version] else None
 
     def stamp_newest(self) -> object:
@@ -223,8 +240,9 @@ class DeltaLog:
         return find_newest(self)
 
     def guess_newest(self) -> int:
-        """See `LogToKeep.guess_newest`. In a bucket it would take a request more."""
-        return 0 if is_url(self.location) else self._read_hint().get("version", 0)
+        """See `LogToKeep.guess_newest`."""
+        version: int = self._read_hint().get("version", 0)
+        return version
 
     def list_page(self, after: int) -> tuple[dict[int, str], bool]:
         """See `LogToKeep.list_page`."""
@@ -239,16 +257,42 @@ class DeltaLog:
         found = {int(match[1]): tag for path, tag in listed.items() if (match := COMMIT.fullmatch(path))}
         return found, len(listed) == PAGE
 
-    def read_transactions(self, version: int) -> Mapping[str, int] | None:
-        """All transactions at this version; None where delta-rs must be asked."""
+    def read_state(self, version: int) -> State:
+        """See `LogToKeep.read_state`."""
         try:
-            base, parts = self._named_checkpoint(version) or self._newest_checkpoint(version)
-            known = dict(self.read_checkpoint(parts))
-            for commit in do_each(self.location, self.read_commit, range(base + 1, version + 1)):
-                known.update(list_transactions(commit))
+            if self.has_hole(version):
+                raise ValueError("a commit is missing")
+            return self._read_state(version)
         except UNKNOWN:
-            return None
-        return known
+            return delta_features.describe_handle(self.load())
+
+    def _read_state(self, version: int) -> State:
+        """From the checkpoint that the log names, if that is near, else from the newest. Raises UNKNOWN."""
+        hint = self._read_hint()
+        base, parts = hint.get("version", -1), hint.get("parts")
+        names = [f".{n + 1:010}.{parts:010}" for n in range(parts)] if parts else [""]
+        paths = [f"{LOG}/{base:020}.checkpoint{name}.parquet" for name in names]
+        if max(0, version - FAR) <= base <= version:
+            with suppress(FileNotFoundError):
+                return self._read_on(base, paths, version)
+        there = self.list_checkpoints()  # without one the log is read from its start
+        base = max((one for one in there if one <= version), default=-1)
+        return self._read_on(base, there.get(base, []), version)
+
+    def _read_on(self, base: int, parts: list[str], version: int) -> State:
+        commits = do_each(self.location, self.read_commit, range(base + 1, version + 1))
+        state = fold(version, chain([self.read_checkpoint(parts)], map(list_actions, commits)))
+        if not delta_features.is_read(state.protocol):
+            raise ValueError("a feature is not known here")
+        return state
+
+    def has_hole(self, version: int, later: Collection[int] = ()) -> bool:
+        """Whether one of these commits up to this version is missing; or, on a disk, where nobody lists them, one behind the
+        next one is there, and the next is not: a hole with as many commits behind it as it is wide is found."""
+        if later and version - min(later) >= len(later):
+            return True
+        names = (f"{self.location}/{_name(version + 2**k)}" for k in range(1, 16))
+        return not is_url(self.location) and any(map(os.path.exists, names))
 
     def list_superseded(self, newest: int, before: float) -> Iterator[str]:
         """The checkpoints, below the location, that nobody needs: the log is whole without them, `newest` newer ones stand,
@@ -286,21 +330,26 @@ class DeltaLog:
         except FileNotFoundError:
             return past.read_packed(self.location, self.store, version)
 
-    def read_checkpoint(self, parts: list[str]) -> Iterator[tuple[str, int]]:
-        """The transactions of a checkpoint. Raises OSError, ValueError, ArrowException."""
-        for part in parts:  # only the column of transactions is read, however many files the checkpoint names
+    def put_commit(self, version: int, commit: bytes) -> str | None:
+        """Its tag; None where this version has one already. Raises OSError."""
+        return put_new(self.location, _name(version), commit)
+
+    def read_checkpoint(self, parts: list[str]) -> Iterator[Action]:
+        """What the parts of a checkpoint say of the state. Raises OSError, ValueError, ArrowException."""
+        for part in parts:  # the columns of the files are not read, however many files the checkpoint names
             with self.store.open_input_file(part) as file:
-                for rows in pq.ParquetFile(file).iter_batches(columns=["txn"]):
-                    yield from map(check_lasting, rows.column("txn").drop_null().to_pylist())
+                for rows in pq.ParquetFile(file).iter_batches(columns=LEAVES):
+                    for kind in STATE:
+                        yield from ((kind, body) for body in rows.column(kind).drop_null().to_pylist())
 
     def checkpoint(self) -> bool:
-        """Makes a checkpoint where `TAIL` commits came since the last; delta-rs does so at commits, unless it is killed or
+        """Makes a checkpoint where `TAIL` commits came since the last; who commits does so, unless it is killed or
         another program told it not to. Whether there is a table. Raises EnvironmentFailed."""
         if (table := self.open()) is None:
             return False
         try:
             if table.number - max(self.list_checkpoints(), default=0) >= TAIL:
-                table.handle.create_checkpoint()
+                self.load().create_checkpoint()
         except (DeltaError, OSError) as error:
             why = describe_error(error)
             raise EnvironmentFailed(
@@ -326,22 +375,6 @@ class DeltaLog:
             return {"version": int(hint["version"]), "parts": hint.get("parts")}
         return {}
 
-    def _named_checkpoint(self, version: int) -> tuple[int, list[str]] | None:
-        hint = self._read_hint()
-        base, parts = hint.get("version", -1), hint.get("parts")
-        if not max(0, version - FAR) <= base <= version:
-            return None
-        names = [f".{n + 1:010}.{parts:010}" for n in range(parts)] if parts else [""]
-        paths = [f"{LOG}/{base:020}.checkpoint{name}.parquet" for name in names]
-        there = all(one.type == fs.FileType.File for one in self.store.get_file_info(paths))
-        return (base, paths) if there else None
-
-    def _newest_checkpoint(self, version: int) -> tuple[int, list[str]]:
-        """The newest whole one; without one the log is read from its start."""
-        there = self.list_checkpoints()
-        base = max((one for one in there if one <= version), default=-1)
-        return base, there.get(base, [])
-
     @property
     def store(self) -> fs.FileSystem:
         """What is below the location."""
@@ -352,25 +385,6 @@ class DeltaLog:
             raise ConfigError(
                 f"A Delta table cannot be in {self.location!r}: {taken[0]!r} is in its name. Give it another path"
             )
-
-
-def stat_commits(folder: str, after: int) -> dict[int, str]:
-    """Version -> tag of the commits that come after this one, up to one that is not there: so no folder is listed, unless
-    the first is not there and all are asked for. Raises OSError."""
-    found: dict[int, str] = {}
-    with suppress(FileNotFoundError, NotADirectoryError):
-        for version in count(after + 1):
-            found[version] = _tag(f"{folder}/{version:020}.json")
-    if after < 0 and not found:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            there = (match for name in os.listdir(folder) if (match := COMMIT.fullmatch(name)))
-            found = {int(match[1]): _tag(f"{folder}/{match[0]}") for match in there}
-    return found
-
-
-def _tag(path: str) -> str:
-    seen = os.stat(path)
-    return f"{seen.st_ino}-{seen.st_mtime_ns}-{seen.st_size}"
 
 
 def is_checkpoint(path: str) -> bool:

@@ -1,30 +1,35 @@
 """What a process keeps of the Delta tables that it opened: who opens one again asks for what came since.
 
 Laws:
-1. delta-rs moves a handle in place, and compares what it commits with all that came after the version that the handle is
-   at. So a handle is lent to one version at a time, and moved only once nobody has that version any more. Who opens the
-   table meanwhile gets another handle.
-2. What is kept is of the log that is there: the commit at which a handle is had the same tag before and after it was read,
-   and has it at each look. A tag is the ETag in a bucket; inode, time and size on a disk. Else nothing is kept, as after any
+1. What is kept is of the log that is there: the commit of its version had the same tag before and after it was read, and
+   has it at each look. A tag is the ETag in a bucket; inode, time and size on a disk. Else nothing is kept, as after any
    failure: all is read anew.
-3. A commit never changes under its number: what it says of itself is read once. The transactions of a version are those of
-   an earlier one of the same log, and what the commits since then set, in order.
+2. A commit never changes under its number: what it says of itself is read once. The state of a version is that of an
+   earlier one of the same log, and what the commits since then made of it, in order.
+3. A handle of delta-rs is asked for the files of a version, and for nothing else. Nobody has the one that is kept while it
+   is moved.
 """
 
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol, TypeVar
-from weakref import ref
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from rota.ledger.delta_commits import Said
-from rota.stores import describe_client, do_each
+from rota.errors import EnvironmentFailed
+from rota.ledger.delta_commits import State, find_info, fold, list_actions
+from rota.stores import describe_client, do_each, tag_file
 
+COMMIT = re.compile(r"(?:.*/)?(\d{20})\.json")
 MOST = 600  # commits of a table whose words are kept: more than a check reads back
-TABLES = 300  # of which a handle is kept: three a pipeline
+TABLES = 300  # of which something is kept: three a pipeline
+LOOKS = 3  # at most, each after another log took the place of the one that was looked at
+T = TypeVar("T")
 
 
 class LogToKeep(Protocol):
@@ -48,108 +53,124 @@ class LogToKeep(Protocol):
         """See `Log.read_info`. Raises EnvironmentFailed."""
         ...
 
-    def read_said(self, version: int) -> Said | None:
-        """Of the commit of this version; None where it is not there. Raises EnvironmentFailed."""
+    def read_commit(self, version: int) -> bytes:
+        """The commit as it was written. Raises OSError."""
         ...
 
-    def read_transactions(self, version: int) -> Mapping[str, int] | None:
-        """All at this version, read anew; None where delta-rs must be asked."""
+    def read_state(self, version: int) -> State:
+        """The state of this version, or of a newer one, read anew. Raises what delta-rs raises."""
+        ...
+
+    def load(self, version: int | None = None) -> DeltaTable:
+        """A handle at this version, or at the newest. Raises what delta-rs raises."""
         ...
 
 
 @dataclass(slots=True)
 class Past:
-    """The commits of a log, as far as this process has read them."""
+    """The commits of a log, as far as this process has read them, and a handle of delta-rs."""
 
     log: LogToKeep
     infos: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # what each says of itself
-    known: tuple[int, Mapping[str, int]] | None = None  # a version, and all transactions at it
+    handle: DeltaTable | None = None
 
     def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
         """What these commits say of themselves, with their numbers; empty of one that is not there. Raises
         EnvironmentFailed."""
         return do_each(self.log.location, self._read_info, versions)
 
-    def read_transactions(self, version: int) -> Mapping[str, int] | None:
-        """All at this version; None where delta-rs must be asked. Raises EnvironmentFailed."""
-        summed = self._add_up(version)
-        found = self.log.read_transactions(version) if summed is None else summed
-        if found is not None:
-            self.known = version, found
+    def follow(self, state: State, version: int) -> State:
+        """The state of this version, from that of an older one. Raises OSError, ValueError, KeyError, TypeError."""
+        numbers = range(state.number + 1, version + 1)
+        commits = list(do_each(self.log.location, self.log.read_commit, numbers))
+        found = fold(version, map(list_actions, commits), state)
+        if found.protocol is not state.protocol:
+            raise ValueError("it may have a feature that is not known here")
+        for number, commit in zip(numbers, commits, strict=True):
+            self.keep(find_info(number, commit))
         return found
 
-    def _add_up(self, version: int) -> dict[str, int] | None:
-        if self.known is None or self.known[0] > version:
-            return None
-        base, found = self.known[0], dict(self.known[1])
-        for said in do_each(self.log.location, self.log.read_said, range(base + 1, version + 1)):
-            if said is None or said[1] is None:
-                return None
-            self._keep(said[0])
-            found |= said[1]
-        return found
+    def ask(self, version: int, what: Callable[[DeltaTable], T]) -> T:
+        """What a handle at this version says. Raises what delta-rs raises."""
+        kept, self.handle = self.handle, None  # whoever asks meanwhile finds none
+        if kept is not None and kept.version() < version:
+            try:
+                kept.update_incremental()
+            except DeltaError:
+                kept = None
+        mine = kept if kept is not None and kept.version() == version else self.log.load(version)
+        answer = what(mine)
+        self.handle = kept if kept is not None and kept.version() > version else mine
+        return answer
 
-    def _read_info(self, version: int) -> Mapping[str, Any]:
-        return self.infos.get(version) or self._keep(self.log.read_info(version))
-
-    def _keep(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
+    def keep(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a commit says of itself, and its number; nothing of one that is not there."""
         if info:
             self.infos[info["version"]] = info
         if len(self.infos) > MOST:
             self.infos.pop(min(list(self.infos)), None)
         return info
 
+    def _read_info(self, version: int) -> Mapping[str, Any]:
+        return self.infos.get(version) or self.keep(self.log.read_info(version))
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A handle at version `number`, whose commit had this tag; `lent` is the version that has it."""
+    """The state of a log at a version whose commit had this tag; empty: nobody looked."""
 
-    handle: DeltaTable
-    number: int
+    state: State
     tag: str
     past: Past
-    lent: "ref[Any]"
 
 
 KEPT: dict[tuple[object, ...], Kept] = {}  # by location, and by what a client is made of
 NEWEST: dict[tuple[object, ...], int] = {}  # the newest version of a table that this process has seen
 K = TypeVar("K")
-V = TypeVar("V")
 
 
-def open_kept(log: LogToKeep, make: Callable[[DeltaTable, Past], V], load: Callable[[], DeltaTable]) -> V:
-    """The newest version, which `make` makes of a handle; `load` opens the table anew. Raises EnvironmentFailed, and what
-    `load` raises."""
-    kept = KEPT.pop(key := _identify(log), None)  # whoever opens it meanwhile finds none
-    before = list_tags(log, kept.number - 1) if kept else {}
-    if kept is None or before.get(kept.number) != kept.tag:
-        kept, newest = None, find_newest(log)
-        before = dict([newest]) if newest else {}
-    past = kept.past if kept else Past(log)
-    first = min(before, default=0)
-    if kept and kept.lent() is None and kept.handle.version() == kept.number:
-        handle, after = kept.handle, before
-        if max(before) > kept.number:
-            try:
-                handle.update_incremental()
-            except DeltaError:
-                handle = load()
-            after = list_tags(log, first - 1)
-    else:
-        handle, after = load(), list_tags(log, first - 1) if before else {}
-    if any(after.get(number) != tag for number, tag in before.items()):
-        return make(load(), Past(log))  # another log took its place
-    version, number = make(handle, past), handle.version()
-    if number in before:
-        KEPT[key] = Kept(handle, number, before[number], past, ref(version))
-        drop_oldest(KEPT, TABLES)
-    return version
+def open_kept(log: LogToKeep) -> Kept:
+    """The newest version. Raises EnvironmentFailed, and what delta-rs raises, also where there is none."""
+    kept = KEPT.pop(identify(log), None)
+    for _ in range(LOOKS):
+        tags, more = log.list_page(kept.state.number - 1) if kept else ({}, False)
+        if kept is None or more or tags.get(kept.state.number) != kept.tag:
+            kept, newest = None, find_newest(log)
+            tags = dict([newest]) if newest else {}
+        found = _read_on(log, kept, max(tags, default=-1))
+        number = found.state.number
+        if kept and found.state is kept.state:
+            return keep(log, kept)
+        after = log.list_page(min(tags) - 1)[0] if tags else {}
+        if all(after.get(version) == tag for version, tag in tags.items()):
+            return keep(log, Kept(found.state, tags[number], found.past)) if number in tags else found
+        kept = None  # another log took its place
+    raise EnvironmentFailed(
+        f"{log.location} was another table at each of {LOOKS} looks. Let it rest; the next run goes on"
+    )
+
+
+def _read_on(log: LogToKeep, kept: Kept | None, version: int) -> Kept:
+    """The state of this version, or of a newer one where it had to be read anew."""
+    if kept and kept.state.number == version:
+        return kept
+    if kept:
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            return Kept(kept.past.follow(kept.state, version), "", kept.past)
+    return Kept(log.read_state(version), "", Past(log))
+
+
+def keep(log: LogToKeep, kept: Kept) -> Kept:
+    """Who opens the log next goes on from here."""
+    KEPT[identify(log)] = kept
+    drop_oldest(KEPT, TABLES)
+    return kept
 
 
 def find_newest(log: LogToKeep) -> tuple[int, str] | None:
     """The newest version and its tag; None where there is none. From the newest that this process knew on, so that it
     takes one list. Raises EnvironmentFailed."""
-    key, newest = _identify(log), None
+    key, newest = identify(log), None
     known = NEWEST.get(key) or log.guess_newest()
     commits, more = log.list_page(known - 1)
     if not commits and known:
@@ -164,9 +185,18 @@ def find_newest(log: LogToKeep) -> tuple[int, str] | None:
     return newest
 
 
-def list_tags(log: LogToKeep, after: int) -> Mapping[int, str]:
-    """Version -> tag of the first commits that come after this version. Raises EnvironmentFailed."""
-    return log.list_page(after)[0]
+def stat_commits(folder: str, after: int) -> dict[int, str]:
+    """Version -> tag of the commits that come after this one, up to one that is not there: so no folder is listed, unless
+    the first is not there and all are asked for. Raises OSError."""
+    found: dict[int, str] = {}
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for version in count(after + 1):
+            found[version] = tag_file(f"{folder}/{version:020}.json")
+    if after < 0 and not found:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            there = (match for name in os.listdir(folder) if (match := COMMIT.fullmatch(name)))
+            found = {int(match[1]): tag_file(f"{folder}/{match[0]}") for match in there}
+    return found
 
 
 def drop_oldest(kept: dict[K, Any], most: int) -> None:
@@ -176,5 +206,6 @@ def drop_oldest(kept: dict[K, Any], most: int) -> None:
             kept.pop(next(iter(kept)), None)
 
 
-def _identify(log: LogToKeep) -> tuple[object, ...]:
+def identify(log: LogToKeep) -> tuple[object, ...]:
+    """What a client of the log is made of: another one may see another log."""
     return (log.location, *describe_client())

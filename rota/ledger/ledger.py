@@ -259,7 +259,6 @@ class Ledger:
             table: Any = claim.snapshot
             if added := self._find_added(claim.columns, batch):
                 return Draft(table, columns=added)
-            self.check_same_copy(claim)
             self.check_on_disk(batch.files)
             sets = {self._offset_id(p): end for p, (_, end) in batch.ranges.items()}
             sets |= {self._token_id(p): claim.tokens[p] for p in partitions}
@@ -289,14 +288,6 @@ class Ledger:
             raise EnvironmentFailed(
                 f"{gone}, which this run wrote into {self.location}, is gone: another copy took its place. Nothing was "
                 f"written; try again"
-            )
-
-    def check_same_copy(self, claimed: TableClaim) -> None:
-        """Raises EnvironmentFailed where another copy of the table took its place since it was claimed."""
-        if self.log.read_info(claimed.version) != claimed.entry:
-            raise EnvironmentFailed(
-                f"{self.location} is not the one of the claim: another copy took its place. Nothing was written; the next "
-                f"run looks at what is there"
             )
 
     def check_unmoved(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
@@ -349,8 +340,7 @@ class Ledger:
     def _make_claim(
         self, table: Version, tokens: Mapping[str, int], offsets: Mapping[str, int], newer: Mapping[str, int]
     ) -> TableClaim:
-        said = next(iter(table.read_infos([table.number])))
-        return TableClaim(table, table.number, table.table, table.schema, tokens, offsets, newer, said)
+        return TableClaim(table, table.number, table.table, table.schema, tokens, offsets, newer)
 
     def _find_added(self, columns: str, batch: Batch) -> str:
         """The columns that the table gets from the batch; a changed type is refused."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from rota.errors import EnvironmentFailed
 from rota.ledger import past
-from rota.ledger.delta_commits import list_transactions
+from rota.ledger.delta_commits import list_actions, list_transactions
 from rota.ledger.delta_features import describe_error
 from rota.ledger.delta_log import DeltaLog
 
@@ -81,8 +81,8 @@ def check_transactions(log: DeltaLog, commits: Mapping[int, float], checkpoints:
     behind = -1
     for checkpoint in sorted(checkpoints):
         for version in sorted(v for v in commits if behind < v <= checkpoint):
-            said |= dict(list_transactions(log.read_commit(version)))
-        known = dict(log.read_checkpoint(checkpoints[checkpoint]))
+            said |= list_transactions(list_actions(log.read_commit(version), ("txn",)))
+        known = list_transactions(log.read_checkpoint(checkpoints[checkpoint]))
         if lost := next((name for name, number in said.items() if known.get(name) != number), ""):
             raise EnvironmentFailed(
                 f"Checkpoint {checkpoint} of {log.location} does not have {lost} as the log says it ({said[lost]}). The log "

@@ -25,11 +25,11 @@ class Moved(Exception):
 class Draft(Generic[T]):
     """A commit to be made on the version `base`.
 
-    It compares: nobody set a transaction of `sets`, removed a file of `removes` or changed the columns since. `alone`:
-    nobody wrote anything since. `changes`: rows come or go; else they only move between files. A draft that adds `columns`
-    (JSON) does nothing else. `commit` is the id by which it is found where its answer is lost; its entry is the answer then.
-    Without an id whoever made the draft makes it again, until nothing is left to do; with a `result` that is the answer
-    once it went in.
+    It compares: since then nobody set a transaction of `sets`, removed or named a file of `removes`, took rows from the
+    table, or changed the columns. `alone`: nobody wrote anything since. `changes`: rows come or go; else they only move
+    between files. A draft that adds `columns` (JSON) does nothing else. `commit` is the id by which it is found where its
+    answer is lost; its entry is the answer then. Without an id whoever made the draft makes it again, until nothing is left
+    to do; with a `result` that is the answer once it went in.
     """
 
     base: "Version"
@@ -91,7 +91,8 @@ class Version(Protocol):
 
     def append(self, draft: Draft[Any]) -> None:
         """Commits the draft, which was made on this version, at the end of the log. Raises Moved where something that it
-        compares moved; EnvironmentFailed where the store fails: then it may have gone in all the same."""
+        compares moved; EnvironmentFailed where the log has this version no more, another copy's for example, or where the
+        store fails: then it may have gone in all the same."""
         ...
 
 

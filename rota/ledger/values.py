@@ -6,7 +6,6 @@ partition is named by its id.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 Ranges = Mapping[str, tuple[int, int]]  # partition -> [start, end)
 Spans = Mapping[str, Sequence[tuple[int, int]]]  # partition -> [start, end) in order; none overlaps another
@@ -48,7 +47,7 @@ class TableClaim:
     """A version of the table in which every token is the claimant's own: the base of the commit's compare-and-set.
 
     `offsets` are the partitions' next unread offsets. `newer` are the partitions that were not claimed because the table
-    has seen a greater token: partition -> that token. `snapshot` and `entry` belong to the implementation.
+    has seen a greater token: partition -> that token. `snapshot` belongs to the implementation.
     """
 
     snapshot: object
@@ -58,7 +57,6 @@ class TableClaim:
     tokens: Mapping[str, int]
     offsets: Mapping[str, int]
     newer: Mapping[str, int]
-    entry: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

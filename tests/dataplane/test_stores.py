@@ -53,6 +53,20 @@ def test_of_racing_puts_of_one_key_one_wins(bucket: str) -> None:
     assert count_won(f"{bucket}/race", KEYS) == KEYS
 
 
+def test_a_file_is_put_once_and_its_tag_is_the_one_that_is_seen(location: str) -> None:
+    stores.make_folder(location, "x")
+    tag = stores.put_new(location, "x/1.json", b"first")
+    assert stores.put_new(location, "x/1.json", b"second") is None
+    assert stores.read(location, "x/1.json") == b"first"
+    there = (
+        stores.tag_file(f"{location}/x/1.json")
+        if location[0] == "/"
+        else stores.list_after(location, "x", "")["x/1.json"]
+    )
+    assert tag == there
+    assert [one.path for one in stores.open_files(location).get_file_info(fs.FileSelector("x"))] == ["x/1.json"]
+
+
 def test_requests_are_counted(bucket: str, bucket_server: BucketServer) -> None:
     before = bucket_server.count_requests()
     obstore.put(stores.open_objects(f"{bucket}/n"), "x", b"1")

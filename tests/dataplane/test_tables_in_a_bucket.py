@@ -33,7 +33,7 @@ from tests.dataplane.world import World
 from tests.faulty_bucket import choose_at_random, serve_faults
 
 ROWS = 50
-BATCH, FIRST_OF_A_RUN, WITH_CHECKPOINT = 50, 180, 200  # requests of a batch of one partition
+BATCH, FIRST_OF_A_RUN, WITH_CHECKPOINT = 40, 150, 150  # requests of a batch of one partition
 PARTITIONS = 20
 LOOK = {"check": 10, "backlog": 2, "membership": 1}  # requests of a look while nothing lands, however many partitions
 AN_HOUR = 3_600  # and of an hour of them

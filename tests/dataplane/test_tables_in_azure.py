@@ -71,6 +71,11 @@ class TestTableInAzure(TableSuite):
         return AzureBench(tmp_path, container)
 
 
+def test_the_tag_of_a_put_is_the_one_that_a_list_says(container: str) -> None:
+    tag = stores.put_new(f"{container}/t", "x/1.json", b"first")
+    assert stores.list_after(f"{container}/t", "x", "") == {"x/1.json": tag}
+
+
 def test_of_racing_puts_of_one_key_one_wins(container: str) -> None:
     assert count_won(f"{container}/race", KEYS) == KEYS
 

@@ -44,8 +44,8 @@ def vacuum(location: str, retention: timedelta = LEAST, *, dry_run: bool = True)
     found: list[str] = []
     for name in TABLES:
         log = DeltaLog(join(location, name))
-        if table := log.open():
-            deleted = table.handle.vacuum(retention_hours=hours, dry_run=dry_run, full=True)
+        if log.open():
+            deleted = log.load().vacuum(retention_hours=hours, dry_run=dry_run, full=True)
             superseded = tuple(log.list_superseded(NEWEST, time.time() - A_DAY))
             found += [f"{name}/{path}" for path in (*deleted, *superseded)]
             if not dry_run:

@@ -30,7 +30,7 @@ from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 from rota.record import FieldPath
 from rota.settings import expand
-from rota.stores import join, put_new, read
+from rota.stores import join, make_folder, put_new, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -249,6 +249,7 @@ class KafkaSource:
         return None
 
     def _write_id(self, id: str) -> None:
+        make_folder(self.index, ".")
         put_new(self.index, NOTE, json.dumps({"topic": self.topic.name, "id": id}).encode())
 
     # --- how Spark reads it

@@ -6,6 +6,7 @@ class TestMyLog(LogSuite):
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -114,6 +115,17 @@ class LogSuite:
         assert [f["path"] for f in one.open().files().to_pylist()] == [again.path]  # type: ignore[union-attr]
         kinds = {kind: body["dataChange"] for kind, body in one.read_actions(2) if kind in ("add", "remove")}
         assert kinds == {"add": False, "remove": False}, "rows only moved"
+
+    @pytest.mark.parametrize("changes", [True, False], ids=["taken", "moved"])
+    def test_whoever_adds_rows_loses_to_whoever_took_some_and_not_to_whoever_moved_them(
+        self, one: Log, changes: bool
+    ) -> None:
+        file = make_file("p", 0, 9)
+        old = append(one, adds=(file,))
+        append(one, removes={file.path: 7}, adds=(make_file("p", 0, 9),), changes=changes)
+        with pytest.raises(Moved) if changes else nullcontext():
+            old.append(Draft(old, {"a": 1}, adds=(make_file("p", 9, 10),)))
+        assert one.open().files().num_rows == (1 if changes else 2)  # type: ignore[union-attr]
 
     def test_columns_that_came_meanwhile_are_a_conflict(self, one: Log) -> None:
         old = append(one, sets={"a": 1})

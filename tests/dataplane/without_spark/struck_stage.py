@@ -20,7 +20,7 @@ from tests.dataplane.without_spark.trickle import Trickle
 MOMENTS: dict[str, tuple[type, str, bool]] = {  # what a run calls then, and whether the other program comes before it
     "before the claim": (FilesSource, "assign_offsets", True),
     "before the reading": (PlainJob, "run", True),
-    "between writing and commit": (Ledger, "check_same_copy", True),
+    "between writing and commit": (Ledger, "check_on_disk", True),
     "just before the commit": (Ledger, "check_on_disk", False),
     "after the commit": (Ledger, "commit", False),
 }

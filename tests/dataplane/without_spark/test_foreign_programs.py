@@ -71,7 +71,9 @@ def test_a_feature_that_is_not_written_is_named_and_not_tried_again_and_again(mo
     with strike(moment, lambda: programs.add_feature_by_spark(one.main, "clustering", "domainMetadata")):
         one.go_on(1)
     one.land_both()
-    with pytest.raises(EnvironmentFailed, match=r"delta-rs does not write \(.*Clustered.*ALTER TABLE ... DROP FEATURE"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"rota does not write \(clustering, domain.*ALTER TABLE ... DROP FEATURE"
+    ):
         one.consume()
     programs.add_feature_by_spark(one.main, "future", reader=True)
     with pytest.raises(EnvironmentFailed, match="a feature that delta-rs does not read: take it away there"):

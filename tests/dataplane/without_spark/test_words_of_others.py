@@ -15,7 +15,7 @@ from pyspark import errors
 
 from rota.dataplane.spark.session import take_first_line
 from rota.dataplane.spark.words import ANALYSIS, EARLY, ENVIRONMENT, STUCK, TOKEN, UNRESOLVED, WRAPPED
-from rota.ledger.delta_features import CHANGED, UNKNOWN, UNREAD
+from rota.ledger.delta_features import CHANGED, UNREAD
 from rota.machine import free_port
 from rota.stores import DETAILS
 
@@ -109,7 +109,7 @@ def test_ivy_says_it() -> None:
 def test_delta_rs_says_it() -> None:
     (library,) = Path(deltalake.__file__).parent.glob("_internal*.so")
     said = library.read_bytes()
-    assert [word for word in (UNKNOWN, UNREAD, CHANGED) if word.encode() not in said] == []
+    assert [word for word in (UNREAD, CHANGED) if word.encode() not in said] == []
 
 
 def test_obstore_says_it() -> None:

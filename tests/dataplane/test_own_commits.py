@@ -1,0 +1,226 @@
+"""What rota puts into a Delta log by itself is what delta-rs reads and lets be; what must not go in does not."""
+
+import json
+import shutil
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
+
+from rota.errors import EnvironmentFailed
+from rota.ledger import delta_log, packing, past
+from rota.ledger.change import commit_change, read_back
+from rota.ledger.delta_features import WRITTEN
+from rota.ledger.delta_log import DeltaLog
+from rota.ledger.kept_tables import KEPT
+from rota.ledger.merging import FEW, merge_beside_run
+from rota.ledger.port import Draft
+from rota.ledger.schema import FIRST
+from tests.dataplane.conformance.log_suite import append, make_file
+from tests.dataplane.conftest import NO_DAMAGE, damage
+from tests.dataplane.delta_tables import expect_rows, fill
+
+FEATURES = [
+    "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
+    "identityColumns", "columnMapping", "deletionVectors", "timestampNtz", "typeWidening",
+    "typeWidening-preview", "rowTracking", "domainMetadata", "clustering", "inCommitTimestamp",
+    "v2Checkpoint", "vacuumProtocolCheck", "allowColumnDefaults", "icebergCompatV1", "icebergCompatV2",
+    "icebergCompatV3", "variantType", "variantType-preview", "checkpointProtection", "coordinatedCommits-preview",
+    "materializePartitionColumns", "nobodyKnowsIt",
+]  # fmt: skip
+OF_READERS = {
+    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
+    "vacuumProtocolCheck", "variantType", "variantType-preview",
+}  # fmt: skip
+SOON = 2**40  # no commit is too young to be packed
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return tmp_path / "main"
+
+
+@pytest.fixture
+def log(table: Path) -> DeltaLog:
+    one = DeltaLog(str(table))
+    one.create(FIRST, {"delta.checkpointInterval": "3"})
+    return one
+
+
+def write_protocol(table: Path, version: int, *features: str, writer: int = 7) -> None:
+    """As another program raises the table's protocol."""
+    said = {"minReaderVersion": 1, "minWriterVersion": writer}
+    if features:
+        readers = sorted(OF_READERS.intersection(features))
+        said |= {"writerFeatures": features} | ({"minReaderVersion": 3, "readerFeatures": readers} if readers else {})
+    (table / f"_delta_log/{version:020}.json").write_text(json.dumps({"protocol": said}))
+
+
+def is_refused(by: type[Exception], log: DeltaLog, table: Path) -> bool:
+    """Whether it lets nobody add a file: rota, or delta-rs."""
+    try:
+        if by is EnvironmentFailed:
+            append(log, adds=(make_file("p", 0, 1),))
+        else:
+            there, add = DeltaTable(table), AddAction("x.parquet", 7, {}, 1, True, json.dumps({"numRecords": 1}))
+            there.create_write_transaction([add], "append", there.schema(), partition_by=[])
+    except by as error:
+        return by is DeltaError or "rota does not write" in str(error)
+    return False
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_a_feature_is_written_if_delta_rs_writes_it(log: DeltaLog, table: Path, feature: str) -> None:
+    write_protocol(table, 1, feature)
+    refused = [is_refused(by, log, table) for by in (EnvironmentFailed, DeltaError)]
+    assert refused == [feature not in WRITTEN] * 2
+    assert DeltaTable(table).version() == (1 if refused[0] else 3)
+
+
+@pytest.mark.parametrize("version", [2, 3, 4, 5, 6])
+def test_so_is_a_version_of_writers(log: DeltaLog, table: Path, version: int) -> None:
+    write_protocol(table, 1, writer=version)
+    assert [is_refused(by, log, table) for by in (EnvironmentFailed, DeltaError)] == [version == 6] * 2
+
+
+def test_of_a_table_that_only_grows_no_row_is_taken_and_files_are_put_together(log: DeltaLog, table: Path) -> None:
+    file = make_file("p", 0, 1)
+    append(log, adds=(file,))
+    DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "true"})
+    with pytest.raises(EnvironmentFailed, match=r"may only grow, by another program. Nothing was replaced"):
+        append(log, removes={file.path: 7})
+    append(log, removes={file.path: 7}, adds=(make_file("p", 0, 1),), changes=False)
+    assert log.open().files().num_rows == 1  # type: ignore[union-attr]
+
+
+def test_delta_rs_reads_what_was_put(log: DeltaLog, table: Path) -> None:
+    """Version, files with their statistics, transactions and words, from commits and from the checkpoints among them."""
+    gone = make_file("ü p", 0, 3)
+    for number in range(8):
+        file = make_file("p", number, number + 2)
+        newest = append(
+            log, sets={"a": number, 'b "c"/é\u2028': 2**62}, said={"rota.op": "x", "rota.n": "é"}, adds=(file,)
+        )
+        if number == 2:
+            append(log, adds=(gone,))
+        if number == 5:
+            append(log, removes={gone.path: 7})
+        theirs = DeltaTable(table)
+        assert newest.number == theirs.version() - (number in (2, 5))
+    newest = log.open()
+    assert newest
+    assert len(list(table.glob("_delta_log/*.checkpoint.parquet"))) == 3
+    for _ in range(2):  # and once no commit before the checkpoint is there
+        theirs = DeltaTable(table)
+        rows = pa.table(theirs.get_add_actions(flatten=True))
+        assert sorted(rows.to_pylist(), key=str) == sorted(newest.files().to_pylist(), key=str)
+        assert (rows.num_rows, set(rows["num_records"].to_pylist()), set(rows["min._partition"].to_pylist())) == (
+            8,
+            {2},
+            {"p"},
+        )
+        assert [theirs.transaction_version(name) for name in ("a", 'b "c"/é\u2028')] == [7, 2**62]
+        assert theirs.history(1) == read_back(newest, 1)
+        for commit in sorted(table.glob("_delta_log/*.json"))[:8]:
+            commit.unlink()
+
+
+def test_a_file_of_any_name_is_added_and_removed(log: DeltaLog, table: Path) -> None:
+    names = ["a b", "100%", "%41", "ü", "x=1", "it's", "#?[]{}~", "a+b&c=d", ":;,@!()"]
+    files = tuple(replace(make_file("p", 0, 1), path=f"data/{name}.parquet") for name in names)
+    append(log, adds=files)
+    there = DeltaTable(table).file_uris()
+    assert sorted(there) == sorted(f"{table}/data/{name}.parquet" for name in names)
+    paths = log.open().files()["path"].to_pylist()  # type: ignore[union-attr]
+    append(log, removes=dict.fromkeys(paths, 7))
+    assert DeltaTable(table).file_uris() == []
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_who_stood_still_until_its_version_was_packed_writes_nothing(
+    log: DeltaLog, table: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """The next number is free then. A commit there is one that nobody sees."""
+    monkeypatch.setattr(past, "PACKED", 2)
+    if not guarded:
+        monkeypatch.setattr(delta_log.DeltaVersion, "list_later", lambda _: {})
+    old = append(log, sets={"a": 1})
+    for number in range(12):
+        append(log, sets={"b": number})
+    packing.pack(log, SOON)
+    assert not (table / f"_delta_log/{old.number + 1:020}.json").exists()
+    with pytest.raises(EnvironmentFailed, match="is not the one of version 1") if guarded else nullcontext():
+        commit_change(log, lambda _: Draft(old, {"a": 2}, result=True))
+    assert (table / f"_delta_log/{old.number + 1:020}.json").exists() == (not guarded), "told as in, and not there"
+    KEPT.clear()
+    assert DeltaTable(table).transaction_version("a") == log.open().transaction("a") == 1  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_hole_in_the_log_is_not_filled(
+    log: DeltaLog, table: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """A commit of another was lost by the disk, and a later one not. What went into its place would be under the later."""
+    if not guarded:
+        monkeypatch.setattr(DeltaLog, "has_hole", lambda *_: False)
+    old = append(log, sets={"a": 1})
+    for number in range(2, 4):
+        append(log, sets={"a": number})
+    (table / f"_delta_log/{old.number + 1:020}.json").unlink()
+    with pytest.raises(EnvironmentFailed, match="lacks a commit behind version 1") if guarded else nullcontext():
+        old.append(Draft(old, {"b": 1}))
+    assert (table / f"_delta_log/{old.number + 1:020}.json").exists() == (not guarded)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_whoever_finds_its_own_commit_has_written_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """The answer to a put was lost, and the store's client put it again. Who took it for another's threw away the file of
+    rows that the log names."""
+    table = fill(tmp_path, FEW + 2)
+    put, read = DeltaLog.put_commit, DeltaLog.read_commit
+    monkeypatch.setattr(DeltaLog, "put_commit", lambda *given: put(*given) and None)
+    if not guarded:
+        monkeypatch.setattr(DeltaLog, "read_commit", lambda *given: read(*given) + b"\n")
+    done = merge_beside_run(table)
+    assert done.after == (1 if guarded else 0)
+    lost = [file for file in DeltaTable(Path(table.location)).file_uris() if not Path(file).exists()]
+    assert len(lost) == (0 if guarded else 1)
+    if guarded:
+        ends = table.read_positions(("p",))["p"].offset or 0
+        assert damage(Path(table.location), expect_rows(p=ends)) == NO_DAMAGE
+
+
+def test_a_checkpoint_that_fails_fails_no_commit(
+    log: DeltaLog, table: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: DeltaTable) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_checkpoint", fail)
+        for number in range(4):
+            assert append(log, sets={"a": number}).number == number + 1
+    assert "No space left" in caplog.text
+    assert not list(table.glob("_delta_log/*.checkpoint.parquet"))
+    monkeypatch.setattr(delta_log, "TAIL", 1)
+    assert log.checkpoint()
+    assert len(list(table.glob("_delta_log/*.checkpoint.parquet"))) == 1
+
+
+def test_a_writer_of_another_program_and_rota_go_on_from_each_other(log: DeltaLog, table: Path) -> None:
+    for number in range(7):
+        append(log, sets={"a": number}, adds=(make_file("p", number, number + 1),))
+        there, moved = DeltaTable(table), CommitProperties(app_transactions=[Transaction("b", number)])
+        there.create_write_transaction([], "append", there.schema(), partition_by=[], commit_properties=moved)
+        shutil.rmtree(table.with_name("copy"), ignore_errors=True)
+        newest = log.open()
+        assert newest
+        assert [newest.transaction(name) for name in "ab"] == [number] * 2
+        assert newest.number == DeltaTable(table).version() == 2 * number + 2
