@@ -20,7 +20,7 @@ from rota.stores import open_files
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.delta_tables import META, SCHEMA, expect_rows
 
-WRITERS, COMMITS = 10, 3
+WRITERS, COMMITS = 10, 2
 
 
 @dataclass
