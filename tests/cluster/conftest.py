@@ -9,7 +9,7 @@ import pytest
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.local.cluster import SMALL, SparkCluster
 from tests.cluster.executors_python import FRESH, ExecutorsPython
-from tests.dataplane.world import World
+from tests.dataplane.world import BRIEF, World
 from tests.waiting import wait_until
 
 
@@ -35,7 +35,7 @@ def place(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> It
         patch.setenv("PYSPARK_PYTHON", str(python.path))
         server = SparkServer(
             "cluster",
-            SparkSettings(cluster.url, {**SMALL, "spark.cores.max": "2", **FRESH}),
+            SparkSettings(cluster.url, {**SMALL, **BRIEF, "spark.cores.max": "2", **FRESH}),
             tmp_path_factory.mktemp("spark"),
         )
         server.start()

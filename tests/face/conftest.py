@@ -9,6 +9,7 @@ import pytest
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.dagster.sensors import polling
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+from tests.dataplane.world import BRIEF
 from tests.face.desk import Desk
 from tests.face.line import Line
 from tests.face.reload import (
@@ -33,7 +34,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 @pytest.fixture(scope="session")
 def starting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkServer]:
     """One Spark for all workers: what a session costs is not what is tested here. It is ready some seconds later."""
-    server = SparkServer("shared", SparkSettings("local[2]"), tmp_path_factory.mktemp("spark"))
+    server = SparkServer("shared", SparkSettings("local[2]", BRIEF), tmp_path_factory.mktemp("spark"))
     server.start()
     yield server
     server.stop()

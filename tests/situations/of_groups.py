@@ -4,6 +4,7 @@ import signal
 
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.ids import partition_id
+from tests.dataplane.world import BRIEF
 from tests.face.reload import DECLARED
 from tests.situations.of_pipelines import spoil
 from tests.situations.situation import Act, Situation
@@ -107,7 +108,9 @@ def kill_second(stage: Stage, name: str) -> None:
 
 def start_spark(stage: Stage, name: str) -> None:
     """A Spark of its own for the group's worker."""
-    server = stage.own_sparks[name] = SparkServer(name, SparkSettings("local[1]"), stage.folder / f"spark-{name}")
+    server = stage.own_sparks[name] = SparkServer(
+        name, SparkSettings("local[1]", BRIEF), stage.folder / f"spark-{name}"
+    )
     server.start()
     wait_until(server.ready)
     stage.kill(f"{name}-w")

@@ -19,6 +19,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.ids import partition_id
+from tests.dataplane.world import BRIEF
 from tests.face.dagster_dev import OWN, ROOT, DagsterDev
 from tests.face.line import PIPELINE, Line
 from tests.situations.situation import Situation
@@ -54,7 +55,7 @@ class Stage(Line):
     def __init__(self, folder: Path, situations: Iterable[Situation], slots: int = 12, hurried: bool = False) -> None:
         self.server = EmbeddedZooKeeper(folder / "zookeeper").start()
         self.folder, self.zookeeper, self.workers = folder, self.server.hosts, {}
-        self.spark = SparkServer("shared", SparkSettings("local[2]"), folder / "spark")
+        self.spark = SparkServer("shared", SparkSettings("local[2]", BRIEF), folder / "spark")
         self.own_sparks: dict[str, SparkServer] = {}
         self.situations = {one.pipeline: one for one in situations}
         self.landing, self.tables, self.pipelines = folder / "landing", folder / "tables", folder / "pipelines"
