@@ -287,12 +287,14 @@ class DeltaLog:
         return state
 
     def has_hole(self, version: int, later: Collection[int] = ()) -> bool:
-        """Whether one of these commits up to this version is missing; or, on a disk, where nobody lists them, one behind the
-        next one is there, and the next is not: a hole with as many commits behind it as it is wide is found."""
-        if later and version - min(later) >= len(later):
-            return True
-        names = (f"{self.location}/{_name(version + 2**k)}" for k in range(1, 16))
-        return not is_url(self.location) and any(map(os.path.exists, names))
+        """Whether one of these commits up to this version is missing; or, on a disk, where nobody lists them, the next one,
+        and one behind it is there: a hole with as many commits behind it as it is wide is found. One that came meanwhile is
+        none: commits come in order."""
+        gone = [number for number in range(min(later, default=version), version) if number not in later]
+        behind = (f"{self.location}/{_name(version + 2**k)}" for k in range(1, 16))
+        if not is_url(self.location) and any(map(os.path.exists, behind)):
+            gone.append(version + 1)
+        return any(one.type != fs.FileType.File for one in self.store.get_file_info(list(map(_name, gone))))
 
     def list_superseded(self, newest: int, before: float) -> Iterator[str]:
         """The checkpoints, below the location, that nobody needs: the log is whole without them, `newest` newer ones stand,

@@ -1,15 +1,15 @@
 """What rota puts into a Delta log by itself is what delta-rs reads and lets be; what must not go in does not."""
 
 import json
-import shutil
-from contextlib import nullcontext
+import multiprocessing
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
 from rota.errors import EnvironmentFailed
@@ -171,6 +171,8 @@ def test_a_hole_in_the_log_is_not_filled(
     old = append(log, sets={"a": 1})
     for number in range(2, 4):
         append(log, sets={"a": number})
+    assert not log.has_hole(old.number), "what came while it looked is none"
+    assert not log.has_hole(3, (1, 3)), "nor what a list passed over"
     (table / f"_delta_log/{old.number + 1:020}.json").unlink()
     with pytest.raises(EnvironmentFailed, match="lacks a commit behind version 1") if guarded else nullcontext():
         old.append(Draft(old, {"b": 1}))
@@ -219,8 +221,46 @@ def test_a_writer_of_another_program_and_rota_go_on_from_each_other(log: DeltaLo
         append(log, sets={"a": number}, adds=(make_file("p", number, number + 1),))
         there, moved = DeltaTable(table), CommitProperties(app_transactions=[Transaction("b", number)])
         there.create_write_transaction([], "append", there.schema(), partition_by=[], commit_properties=moved)
-        shutil.rmtree(table.with_name("copy"), ignore_errors=True)
         newest = log.open()
         assert newest
         assert [newest.transaction(name) for name in "ab"] == [number] * 2
         assert newest.number == DeltaTable(table).version() == 2 * number + 2
+
+
+EACH = 25  # commits of a writer
+
+
+def count_by_rota(location: str) -> None:
+    log = DeltaLog(location)
+    for _ in range(EACH):
+
+        def make(_: int) -> Draft[bool]:
+            base = log.open()
+            assert base
+            return Draft(base, {"a": (base.transaction("a") or 0) + 1}, result=True)
+
+        commit_change(log, make)
+
+
+def count_by_delta_rs(location: str) -> None:
+    done = 0
+    while done < EACH:
+        there = DeltaTable(location)
+        moved = CommitProperties(app_transactions=[Transaction("a", (there.transaction_version("a") or 0) + 1)])
+        with suppress(CommitFailedError):
+            there.create_write_transaction([], "append", there.schema(), partition_by=[], commit_properties=moved)
+            done += 1
+
+
+def test_processes_of_rota_and_of_delta_rs_count_together(log: DeltaLog, table: Path) -> None:
+    """On a disk, all at once: each commit goes in once, and none is refused for another reason than that it lost."""
+    kinds = [count_by_rota] * 3 + [count_by_delta_rs] * 2
+    processes = [multiprocessing.get_context("spawn").Process(target=one, args=(str(table),)) for one in kinds]
+    for one in processes:
+        one.start()
+    for one in processes:
+        one.join()
+    assert [one.exitcode for one in processes] == [0] * len(kinds)
+    theirs, ours = DeltaTable(table), log.open()
+    assert ours
+    assert theirs.version() == theirs.transaction_version("a") == ours.transaction("a") == len(kinds) * EACH
