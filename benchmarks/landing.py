@@ -65,7 +65,7 @@ def measure_lookup(
     landed = land(root, format, count, rows)
     ranges = {p: (0, len(of)) for p, of in landed.items()}
     declared: Files = files(str(root), format=format, schema=SCHEMA)  # type: ignore[arg-type]
-    listed = Listed(f"file:{root}", {p: {o: file.path for o, file in enumerate(of)} for p, of in landed.items()})
+    listed = Listed(f"file://{root}", {p: {o: file.path for o, file in enumerate(of)} for p, of in landed.items()})
     disk = DiskLanding(root, folder / "stage")
     number = iter(range(10**6))
 
