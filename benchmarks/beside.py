@@ -182,11 +182,10 @@ class Stage:
         pipeline = Pipeline(source, delta(table), name=f"p{uuid.uuid4().hex[:8]}", group=f"g{uuid.uuid4().hex[:8]}")
         with self._claim(pipeline) as (tree, incarnation, partitions):
             ports = open_ports(pipeline, pipeline.group, tree.meta().id, connect=lambda _: self.spark)
-            while any(
-                isinstance(event, CommittedBatch) and not event.healed
-                for event in consume(tree, pipeline, incarnation, partitions, uuid.uuid4().hex, ports)
-            ):
-                pass
+            done = True
+            while done:
+                events = list(consume(tree, pipeline, incarnation, partitions, uuid.uuid4().hex, ports))
+                done = any(isinstance(event, CommittedBatch) and not event.healed for event in events)
         return lambda: self._list_table(f"{table}/main")
 
     def _list_table(self, main: str) -> list[str]:

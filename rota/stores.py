@@ -95,7 +95,8 @@ def _open_files(location: str, _: Client) -> "fs.FileSystem":
 
 
 def open_executors_files(said: Mapping[str, Any]) -> "fs.FileSystem":
-    """All buckets, in a process that was told so by `describe_to_executors`. It is sent to tasks of Spark as code."""
+    """The disk, or all buckets, in a process that was told so by `describe_to_executors`. It is sent to tasks of Spark as
+    code."""
     from pyarrow import fs
 
     found = {name: os.environ[variable] for name, variable in said["found"].items() if os.environ.get(variable)}
@@ -271,6 +272,8 @@ def hide_credentials(environ: Mapping[str, str] = os.environ) -> None:
 
 def describe_to_executors(location: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """What `open_executors_files` is given in another process, which finds its credentials by itself."""
+    if not is_url(location):
+        return {"kind": "LocalFileSystem", "given": {}, "found": {}}
     return _find_kind(location, environ).tell_arrow(environ)
 
 

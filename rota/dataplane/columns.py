@@ -9,28 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.errors import EnvironmentFailed
-from rota.ledger.schema import SPLIT
 from rota.record import PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-WRITTEN = {  # how Spark's writer leaves files, and nothing beside them
-    "compression": "snappy",
-    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Without a file of checksums for each, which nobody reads: Hadoop starts a `chmod` for every file that it makes, so
-    # these were a quarter of what it costs to write few rows of a hundred partitions (2.1 CPU seconds, 1.6 without).
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",  # of this write alone
-}
-
-
-def split(frame: "DataFrame") -> "DataFrame":
-    """The frame with the column by which a writer splits it into folders: a number, which no two partitions share. Of an id
-    as text, which may be null, Spark's writer would copy each row once more; `footers` names the folders after the ids."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return frame.withColumn(SPLIT, F.xxhash64(frame[PARTITION]))
 
 
 def keep_ids(frame: "DataFrame") -> "DataFrame":

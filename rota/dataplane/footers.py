@@ -7,10 +7,9 @@ years 1 to 9999 and short strings. A column of a file without them is read all t
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -19,28 +18,13 @@ import pyarrow.parquet as pq
 
 from rota.dataplane import names
 from rota.errors import BadTransform, EnvironmentFailed
-from rota.ledger.schema import SPLIT
 from rota.ledger.values import DataFile
 from rota.record import OFFSET, PARTITION
-from rota.stores import make_folder, open_files
+from rota.stores import is_url, make_folder, open_files
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 NO_PARTITION = f"The transform made rows without {PARTITION}. Keep {PARTITION} as it comes"
 LONGEST = 64  # characters of a string that is a statistic
-
-
-def read_split(table: Path, folder: str) -> tuple[DataFile, ...]:
-    """What Spark's writer left in this folder of a table on a disk, each folder there named after the partition of its
-    rows. Raises BadTransform, EnvironmentFailed."""
-    try:
-        name_split_folders(table / folder)
-        paths = sorted(str(path.relative_to(table)) for path in (table / folder).glob("*/*.parquet"))
-        with ThreadPoolExecutor(8) as pool:
-            return tuple(pool.map(lambda path: read_footer(str(table), path), paths))
-    except (OSError, pa.ArrowException) as error:
-        raise EnvironmentFailed(
-            f"What Spark wrote cannot be read ({error}). Check that the run sees {table}"
-        ) from error
 
 
 def check_ranges(files: Iterable[DataFile], ranges: Mapping[str, tuple[int, int]]) -> None:
@@ -49,27 +33,26 @@ def check_ranges(files: Iterable[DataFile], ranges: Mapping[str, tuple[int, int]
         _within(file, ranges)
 
 
+def check_there(table: str, files: Sequence[DataFile]) -> None:
+    """Raises EnvironmentFailed for a written file that is another one here: Spark may have a disk of its own. A bucket is
+    the same everywhere, and is not asked."""
+    if is_url(table):
+        return
+    there = open_files(table)
+    with ThreadPoolExecutor(8) as pool:
+        sizes = pool.map(lambda file: there.get_file_info(file.path).size, files)
+        for file, size in zip(files, sizes, strict=True):
+            if size != file.size:
+                found = "is not there" if size is None else f"has {size} bytes"
+                raise EnvironmentFailed(
+                    f"What Spark wrote cannot be read: {file.path} of {file.size} bytes {found}. Check that the run "
+                    f"sees {table}"
+                )
+
+
 def resolve_path(uri: str) -> str:
     """The path below the table of the file that delta-rs calls so: it says where a file is as a URL."""
     return unquote(uri.rpartition("://")[2])
-
-
-def name_split_folders(attempt: Path) -> None:
-    """Renames each folder that Spark's writer split off (`columns.split`) after the partition of the rows in it, as
-    `names.split` says. Raises BadTransform where they have none, OSError, ArrowException."""
-    folders = [folder for folder in attempt.glob(f"{SPLIT}=*") if next(folder.glob("*.parquet"), None)]
-    with ThreadPoolExecutor(8) as pool:
-        for folder, partition in zip(folders, pool.map(_find_partition, folders), strict=True):
-            folder.rename(attempt / names.split(partition))
-
-
-def _find_partition(folder: Path) -> str:
-    """The partition of which its first file holds rows."""
-    groups = dict(_columns(pq.read_metadata(next(folder.glob("*.parquet")))))[PARTITION]
-    bounds = _bounds([one for one in groups if one is not None])
-    if not bounds or not bounds[0][0]:
-        raise BadTransform(NO_PARTITION)
-    return str(bounds[0][0])
 
 
 def read_footer(table: str, path: str) -> DataFile:

@@ -14,7 +14,6 @@ from typing import Any
 from rota.errors import BadTransform
 from rota.record import OFFSET, PARTITION
 
-SPLIT = "rota_partition"  # the column that splits a written folder by partition; it is in no file
 PLAIN = re.compile(
     r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"
 )
@@ -40,8 +39,6 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
     `whole`: it must have every column of the table. It need not have those that others added while its job ran.
     """
     found, there = _types(batch), _types(table) if table else {}
-    if SPLIT in map(str.lower, found):  # Spark would put ours in its place, whatever its case
-        raise BadTransform(f"The column name {SPLIT} is taken by rota. Give yours another name")
     low = [name.lower() for name in found]
     if twice := sorted({name for name in low if low.count(name) > 1}):
         raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")

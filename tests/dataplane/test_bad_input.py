@@ -374,8 +374,8 @@ def test_a_file_that_changes_under_the_job_is_not_committed(
     world.rows("b", "0", 2)
     write = writing.write
 
-    def written(*args: Any) -> Any:
-        files = write(*args)
+    def written(*args: Any, **more: Any) -> Any:
+        files = write(*args, **more)
         world.rows("a", "0", 3)
         return files
 

@@ -48,7 +48,7 @@ stores.open_objects(place).put("in/a.json", b'{"n": 1}\\n{"n": 2}\\n')
 landed = f"s3a://{place.partition('://')[2]}/in/a.json"
 read = spark.read.schema("n int").options(**stores.describe_to_spark()).json(landed)
 rows = read.select("n", F.lit("p:a").alias("_partition"), F.lit(0).cast("long").alias("_offset"))
-(file,) = writing.write(columns.split(rows), f"{place}/main", "data/x")
+(file,) = writing.write(rows, f"{place}/main", "data/x")
 assert file.rows == 2, file
 """
 

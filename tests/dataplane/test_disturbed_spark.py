@@ -78,7 +78,7 @@ def test_a_damaged_archive_is_left_aside(own: OwnSpark, monkeypatch: pytest.Monk
 
 
 def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(world: World, own: OwnSpark) -> None:
-    """A limit to the size of a file stands for the full disk: Spark gets the same error for the same write. (What the
+    """A limit to the size of a file stands for the full disk: a task gets the same error for the same write. (What the
     run itself writes is in without_spark/test_environment_faults.)"""
     draw = random.Random(5)
     world.give("a")
@@ -86,12 +86,14 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(w
         world.land("a", str(name), (f'{{"n": {i}, "word": "{draw.randbytes(40).hex()}"}}' for i in range(8000)))
     server = psutil.Process(own.server.pid)
     before = server.rlimit(psutil.RLIMIT_FSIZE)
-    server.rlimit(psutil.RLIMIT_FSIZE, (300 << 10, before[1]))
+    for one in (server, *server.children(recursive=True)):  # tasks write by Python
+        one.rlimit(psutil.RLIMIT_FSIZE, (300 << 10, before[1]))
     try:
         with pytest.raises(EnvironmentFailed, match="File too large"):
             world.run("a")
     finally:
-        server.rlimit(psutil.RLIMIT_FSIZE, before)
+        for one in (server, *server.children(recursive=True)):
+            one.rlimit(psutil.RLIMIT_FSIZE, before)
     assert not world.tree.parked()
     assert {type(e) for e in world.run("a")} == {CommittedBatch}
     assert damage(world.table / "main", {"p:a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE

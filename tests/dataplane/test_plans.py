@@ -124,6 +124,24 @@ def test_random_transforms_that_are_said_to_keep_each_row_do(seed: int, frame: D
     assert said[False]
 
 
+CALLS = (
+    "df.withColumn('u', F.udf(lambda n: str(n), 'string')('id'))",
+    "df.withColumn('u', F.udf(lambda n: str(n), 'string', useArrow=True)('id')).where('u <> 1')",
+    "df.mapInArrow(lambda it: it, df.schema).union(df)",
+    "df.mapInPandas(lambda it: it, df.schema).select('id')",
+    "df.groupBy('k').applyInPandas(lambda rows: rows, df.schema)",
+    "df.groupBy('k').applyInArrow(lambda rows: rows, df.schema)",
+)
+
+
+def test_each_step_that_calls_python_is_seen(frame: DataFrame) -> None:
+    """Else its rows would go there unmeasured."""
+    assert [plans.calls_python(plans.explain(apply(one, frame))) for one in CALLS] == [True] * len(CALLS)
+    others = [one for name, one in ONE_FOR_ONE.items() if name != "udf"] + ["df.where('id > 2')", "df.repartition(2)"]
+    assert not any(plans.calls_python(plans.explain(apply(one, frame))) for one in others)
+    assert plans.calls_python("")
+
+
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 

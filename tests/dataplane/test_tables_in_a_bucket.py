@@ -1,6 +1,5 @@
 """A pipeline whose tables are in a bucket: the same laws as on a disk, with real Spark."""
 
-import json
 import os
 import time
 from collections import Counter
@@ -8,18 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from rota.dagster.sensors import checks, membership, polling
-from rota.dataplane import columns
 from rota.dataplane.files import file_index
 from rota.dataplane.spark import writing
-from rota.dataplane.spark.session import fit_session
-from rota.errors import BadTransform, EnvironmentFailed
+from rota.errors import EnvironmentFailed
 from rota.face.health import HealthReader
 from rota.ledger import delta_log, kept_tables
 from rota.local.bucket import CREDENTIALS, BucketServer
@@ -166,8 +160,8 @@ def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_l
         one.run("a") if not number else None
     write, place = writing.write, bucket_server.data / bucket.removeprefix("s3://")
 
-    def lose(*args: Any) -> Any:
-        files = write(*args)
+    def lose(*args: Any, **more: Any) -> Any:
+        files = write(*args, **more)
         place.rename(place.with_name("aside"))
         return files
 
@@ -204,65 +198,3 @@ def test_on_a_bad_day_of_the_store_each_record_goes_in_once_and_nobody_is_parked
         one.until_idle("a")
         assert count(read(one, "main")) == {("p:a", offset): ROWS for offset in range(3)}
     assert not [one for one in failed if "\n" in one or any(secret in one for secret in CREDENTIALS.values())]
-
-
-KINDS = """
-    n8 tinyint, n16 smallint, n32 int, `n.64` bigint, f float, d double, t boolean, s string, b binary, day date,
-    at timestamp, local timestamp_ntz, small decimal(5,2), middle decimal(18,4), large decimal(38,10),
-    `ma``ny` array<decimal(9,1)>, named map<string, array<int>>, inside struct<a: timestamp, b: struct<c: string>>
-"""
-VALUES = """
-    1, 2, 3, 4, 1.5, 2.25, true, 'ü', 'x', date'1582-10-03',
-    timestamp'1900-01-01 00:00:00.000001Z', timestamp_ntz'2262-05-01 1:2:3',
-    1.50, -12345678901234.5678, 1234567890123456789012345678.0123456789,
-    array(1.5, null), map('k', array(1, null)),
-    named_struct('a', timestamp'2024-02-29 12:00:00Z', 'b', named_struct('c', 'z'))
-"""
-
-
-def quote(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def test_a_bucket_s_files_are_what_spark_itself_would_have_written(
-    spark: SparkSession, bucket: str, bucket_server: BucketServer, tmp_path: Path
-) -> None:
-    """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
-    fit_session(spark, None)
-    rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")
-    names = [one.name for one in spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema]
-    declared = spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema
-    whole = rows.toDF(*names).select(*(F.col(quote(one.name)).cast(one.dataType) for one in declared))
-    absent = whole.select(
-        *(F.when(F.col("_offset") < 0, F.col(quote(one))).alias(one) for one in names[:-2]),
-        "_partition",
-        (F.col("_offset") + 1).alias("_offset"),
-    )
-    frame = columns.split(whole.union(absent).coalesce(1))
-    disk, away = (writing.write(frame, place, "data/x") for place in (str(tmp_path / "main"), f"{bucket}/main"))
-    kept = bucket_server.data / bucket.removeprefix("s3://") / "main"
-    assert [file.partition for file in away] == [file.partition for file in disk] == ["p:a", "p:b"]
-    for one, other in zip(disk, away, strict=True):
-        said = [json.loads(file.columns.replace(" collate UTF8_BINARY", "")) for file in (one, other)]
-        assert one.rows == other.rows
-        assert said[0] == said[1]
-        assert json.loads(one.statistics) == json.loads(other.statistics)
-        paths = [str(Path(where, file.path)) for where, file in ((tmp_path / "main", one), (kept, other))]
-        here, there = (str(pq.ParquetFile(path).schema).splitlines()[2:] for path in paths)
-        assert here == there
-        found = [sorted(map(str, spark.read.parquet(path).collect())) for path in paths]
-        assert found[0] == found[1]
-        assert len(found[0]) == 2
-
-
-@pytest.mark.parametrize("where", ["disk", "bucket"])
-@pytest.mark.parametrize("absent", ["null", "''"])
-def test_rows_without_a_partition_are_told_as_such(
-    where: str, absent: str, spark: SparkSession, bucket: str, tmp_path: Path
-) -> None:
-    """An empty path is none: in a bucket the task failed at it, on a disk it was the disk's fault."""
-    ids = F.expr(f"if(id < 5, 'p:a', {absent})").alias("_partition")
-    frame = spark.range(10).select(ids, F.lit(0).cast("long").alias("_offset"), "id")
-    place = f"{bucket}/main" if where == "bucket" else str(tmp_path / "main")
-    with pytest.raises(BadTransform, match="made rows without _partition"):
-        writing.write(columns.split(frame), place, "data/x")

@@ -143,6 +143,6 @@ def test_a_task_without_a_key_fails_by_its_environment_and_not_by_its_data(
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")
     opened = partial(stores.open_executors_files, stores.describe_to_executors(container))
     place = container.partition("://")[2]
-    write = make_writer(place, opened, {}, ["_partition", "split"], "split", "_partition", str, None)
+    write = make_writer(place, opened, {}, ["_partition", "n"], "_partition", str, None)
     with pytest.raises(OSError, match="Input/output error"):
         list(write([pa.record_batch({"c0": ["p:a"], "c1": [0]})]))

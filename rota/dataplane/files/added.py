@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rota.dataplane.files.parquet import NULLS, Footer, Node, find_type
-from rota.ledger.schema import ADDED, BROUGHT, SPLIT, list_added
+from rota.ledger.schema import ADDED, BROUGHT, list_added
 from rota.pipeline import name_columns
 from rota.record import OFFSET, PARTITION
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-OURS = (PARTITION, OFFSET, SPLIT)
+OURS = (PARTITION, OFFSET)
 Field = Mapping[str, Any]  # as a schema of Spark has it in JSON
 
 

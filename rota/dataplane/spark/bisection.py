@@ -26,7 +26,7 @@ from hashlib import sha256
 from math import inf, sqrt
 from typing import TYPE_CHECKING
 
-from rota.dataplane import columns, footers
+from rota.dataplane import footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, writing
 from rota.dataplane.spark.deadline import limit
@@ -187,23 +187,31 @@ class Bisection:
 
     def write_together(self, ranges: Ranges, attempt: str) -> WrittenFiles:
         """One Spark job reads, transforms and writes all of these ranges."""
+        try:
+            return self._write_together(ranges, attempt, narrow=True)
+        except writing.WideRow:
+            self.remove(attempt)
+            return self._write_together(ranges, attempt, narrow=False)
+
+    def _write_together(self, ranges: Ranges, attempt: str, *, narrow: bool) -> WrittenFiles:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
             corruptible = records.explain is not None
             parsed = parsing.parse(records.frame, corruptible, records.identify)
             result, plan, shown = self._transform(parsed)
-            counted = corruptible or records.count is not None  # also where nobody watches what the transform is handed
-            kept = shown and counted and parsed.keeps_each_row(plan)
+            told = corruptible or records.count is not None  # also where nobody watches what the transform is handed
+            kept = shown and told and parsed.keeps_each_row(plan)
             if not kept:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
-            split, rows = columns.split(result), None
+            counted = narrow and not (plan and plans.calls_python(plans.explain(result)))
+            rows = None
             if not shown:
-                split, rows = parsing.observe(split, *origins.sum_origins())
+                result, rows = parsing.observe(result, *origins.sum_origins())
             elif not kept:
-                split, rows = parsing.count_rows(split)
-            files = writing.write(split, join(self.location, "main"), f"data/{attempt}")
+                result, rows = parsing.count_rows(result)
+            files = writing.write(result, join(self.location, "main"), f"data/{attempt}", counted=counted)
             footers.check_ranges(files, ranges)
             written = sum(f.rows for f in files)
             if rows:

@@ -1,9 +1,13 @@
-"""How a task of Spark writes its rows into a bucket. It runs where Spark's workers do and is sent there as code: it needs
-pyarrow there, and nothing of rota.
+"""How a task of Spark writes its rows onto a disk or into a bucket. It runs where Spark's workers do and is sent there as
+code: it needs pyarrow there, and nothing of rota.
 
-Law: a task writes one file at a time, each under a name that nobody else has; its rows come sorted, so that one file has all
-rows of one partition. A file is there as a whole or not at all. Only what the tasks that went through say of their files is
-ever used: what a task wrote that failed, or ran a second time, is named by nobody.
+Law: a file has rows of one partition alone, in the order in which they came, and a name that nobody else has. Only what the
+tasks that went through say of their files is ever used: what a task left that failed, or ran a second time, is named by
+nobody.
+
+Law: a task holds at most `HELD` bytes of rows, besides the batch that came last, and `OPEN` files. Once it holds so many it
+writes them all: none may stay, for each would keep the whole batch that it came in. A partition whose file was closed gets
+another one.
 """
 
 import io
@@ -19,7 +23,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 SAID = "path string, partition string, size bigint, modified bigint, footer binary"  # what a task says of each of its files
-GROUP = 64 << 20  # bytes in memory of a row group
+HELD = 64 << 20
+OPEN = 16  # each has up to 10 MB that a bucket did not take yet
+FEW = 16  # times as many runs of rows as partitions in a batch, above which it is sorted
 NOBODYS = "none"  # the folder of rows without a partition: no store has one without a name
 Batches = Iterable[pa.RecordBatch]
 
@@ -29,44 +35,56 @@ def make_writer(
     open_files: Callable[[], fs.FileSystem],
     metadata: Mapping[str, str],
     columns: Sequence[str],
-    by: str,
     partition: str,
     name: Callable[[str], str],
     once: int | None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` runs: of rows that are sorted by the number `by` it makes files below `folder` (bucket and prefix),
-    each in the folder that `name` makes of its partition, and gives what `SAID` says of them. `open_files` opens the store,
-    `metadata` goes into each footer; `columns` is what the columns are called that come. `once`: bytes of texts of a column
-    that are each stored once."""
+    """What `mapInArrow` runs: it writes rows into files below `folder`, each in the folder that `name` makes of their
+    partition, and gives what `SAID` says of them. `open_files` opens the store, `metadata` goes into each footer. `columns`
+    is what the columns are called that come, `partition` one of them. `once`: bytes of texts of a column that are each
+    stored once."""
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         with _as_environment():
             files = open_files()
-        one: _File | None = None
-        for batch in batches:
-            for number, rows in _part(batch.rename_columns(columns), by):
-                if one is None or one.number != number:
-                    if one is not None:
-                        yield one.close()
-                    of = rows.column(partition)[0].as_py()
+        opened: dict[str | None, _File] = {}  # the one that was written to last is last
+        held: dict[str | None, list[pa.RecordBatch]] = {}
+        size = 0
+
+        def flush() -> Iterator[pa.RecordBatch]:
+            for of, rows in held.items():
+                one = opened.pop(of, None)
+                if one is None:
                     within = name(of) if of else NOBODYS  # whoever reads what is said refuses it
-                    path = f"{folder}/{within}/{uuid.uuid4().hex}.parquet"
-                    one = _File(files, path, number, of, rows.schema.remove_metadata(), metadata, once)
-                one.add(rows)
-        if one is not None:
+                    one = _File(files, f"{folder}/{within}", of, rows[0].schema, metadata, once)
+                opened[of] = one
+                one.write(rows)
+                if len(opened) > OPEN:
+                    yield opened.pop(next(iter(opened))).close()
+
+        for batch in batches:
+            for of, rows in _part(batch.rename_columns(columns).replace_schema_metadata(None), partition):
+                held.setdefault(of, []).append(rows)
+            size += batch.nbytes
+            if size >= HELD:
+                yield from flush()
+                held, size = {}, 0
+        yield from flush()
+        for one in opened.values():
             yield one.close()
 
     return write
 
 
-def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The batch in its runs of one number, without the column of it."""
-    numbers = batch.column(by)
-    rest = batch.drop_columns([by])
-    ends = pc.run_end_encode(numbers)
+def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    """The batch in runs of one value, few of them."""
+    runs = pc.run_end_encode(batch.column(by))
+    if len(runs.values) > FEW * len(runs.values.unique()):
+        batch = batch.take(pc.sort_indices(batch.column(by)))
+        runs = pc.run_end_encode(batch.column(by))
     start = 0
-    for number, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
-        yield number, rest.slice(start, end - start)
+    for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield value, batch.slice(start, end - start)
         start = end
 
 
@@ -88,19 +106,18 @@ class _File:
     def __init__(
         self,
         files: fs.FileSystem,
-        path: str,
-        number: int,
+        folder: str,
         of: str | None,
         schema: pa.Schema,
         metadata: Mapping[str, str],
         once: int | None,
     ) -> None:
-        self.path, self.number, self._of, self._schema = path, number, of, schema
+        self._path, self._of, self._schema = f"{folder}/{uuid.uuid4().hex}.parquet", of, schema
         self._footer: list[Any] = []
-        self._rows: list[pa.RecordBatch] = []
-        self._bytes = 0
         with _as_environment():
-            self._file = files.open_output_stream(path)
+            if isinstance(files, fs.LocalFileSystem):  # a bucket has no folders
+                files.create_dir(folder, recursive=True)
+            self._file = files.open_output_stream(self._path)
         # As Spark's own writer does it: no schema of Arrow's, and a decimal is an integer where it fits into one.
         more = {} if once is None else {"dictionary_pagesize_limit": once}
         self._writer = pq.ParquetWriter(
@@ -113,29 +130,21 @@ class _File:
         )
         self._writer.add_key_value_metadata(dict(metadata))
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        self._rows.append(rows)
-        self._bytes += rows.nbytes
-        if self._bytes >= GROUP:
-            self._flush()
+    def write(self, rows: Sequence[pa.RecordBatch]) -> None:
+        """Writes a row group."""
+        table = pa.Table.from_batches(rows, self._schema)
+        with _as_environment():
+            self._writer.write_table(table, row_group_size=table.num_rows)
 
     def close(self) -> pa.RecordBatch:
         """Publishes the file, and says it."""
-        self._flush()
         with _as_environment():
             self._writer.close()
             size = self._file.tell()
             self._file.close()
         kept = io.BytesIO()
         self._footer[0].write_metadata_file(kept)
-        said = [[self.path], [self._of], [size], [int(time.time() * 1000)], [kept.getvalue()]]
+        said = [[self._path], [self._of], [size], [int(time.time() * 1000)], [kept.getvalue()]]
         kinds = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.binary()]
         columns = [pa.array(one, kind) for one, kind in zip(said, kinds, strict=True)]
         return pa.RecordBatch.from_arrays(columns, names=["path", "partition", "size", "modified", "footer"])
-
-    def _flush(self) -> None:
-        if self._rows:
-            table = pa.Table.from_batches([one.replace_schema_metadata(None) for one in self._rows], self._schema)
-            with _as_environment():
-                self._writer.write_table(table, row_group_size=table.num_rows)
-            self._rows, self._bytes = [], 0

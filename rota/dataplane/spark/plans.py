@@ -34,6 +34,7 @@ TO_THE_END = re.compile(
     r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|Generate|BatchEvalPython|ArrowEvalPython) "
 )  # steps that read their input to its end, once
 MADE = re.compile(r"MapInArrow read_topic\(.*\n[\s:+-]*Range .*")  # a source's own function, which makes what is read
+PYTHON = re.compile(r"Python|Pandas|Arrow")
 
 
 def explain(result: "DataFrame") -> str:
@@ -63,6 +64,12 @@ def keeps_each_row(plan: str, mark: str) -> bool:
     steps = read_steps(plan)
     above = list(takewhile(lambda step: not re.fullmatch(rf"\s*(?:\+- )?SubqueryAlias {mark}", step), steps))
     return len(above) < len(steps) and all(map(ONE_FOR_ONE.match, above))
+
+
+def calls_python(plan: str) -> bool:
+    """Whether a step of the result calls Python."""
+    optimized = MADE.sub("", plan.partition(OPTIMIZED)[2].partition(f"\n\n{PHYSICAL.strip()}")[0])
+    return not optimized or PYTHON.search(optimized) is not None
 
 
 def reads_to_the_end(plan: str, observed: Iterable[str]) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rota.dataplane import columns, footers, names
+from rota.dataplane import footers, names
 from rota.dataplane.ports import Source
 from rota.dataplane.spark import parsing, writing
 from rota.dataplane.spark.parsing import Parsed, Tally
@@ -79,9 +79,9 @@ def set_aside(
     what it wrote. Raises EnvironmentFailed where the counts differ."""
     try:
         few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
-        split = columns.split(few.select(PARTITION, OFFSET, _text(few), _list_nulls(few)))
+        texts = few.select(PARTITION, OFFSET, _text(few), _list_nulls(few))
         raw = defaultdict[str, list[DataFile]](list)
-        for file in writing.write(split, table, f"raw/{attempt}", shared=True):
+        for file in writing.write(texts, table, f"raw/{attempt}", shared=True):
             raw[file.partition].append(file)
         bad = {p: sum(file.rows for file in files) for p, files in raw.items()}
         again, records = _count(parsed, bad, good, pipeline)

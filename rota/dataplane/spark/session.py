@@ -30,7 +30,6 @@ PATIENCE = 5.0  # seconds for the first answer of a server
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.maxConcurrentOutputFileWriters": "64",  # no sort of a task's rows to split them by partition
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # a batch's links are listed without a job
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.files.openCostInBytes": "262144",  # 512 small files a task, not 32: fewer tasks, and fewer files written
@@ -45,6 +44,7 @@ def open_session(endpoint: str | None) -> "SparkSession":
 
     if endpoint:
         return _make_active(SparkSession.builder.remote(add_token(endpoint)).create())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its tasks take the system's python3
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("FATAL")  # a failed job is told in one line by whoever asked for it

@@ -1,0 +1,208 @@
+"""How tasks write rows into files: what Spark itself would have written, each partition apart, in bounded memory."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from rota.dataplane import footers, names
+from rota.dataplane.spark import on_executors, writing
+from rota.dataplane.spark.session import fit_session
+from rota.errors import BadTransform, EnvironmentFailed
+from rota.local.bucket import BucketServer
+from rota.run.consume import CommittedBatch
+from rota.stores import describe_to_executors, open_executors_files
+from tests.dataplane.world import World
+
+KINDS = """
+    n8 tinyint, n16 smallint, n32 int, `n.64` bigint, f float, d double, t boolean, s string, b binary, day date,
+    at timestamp, local timestamp_ntz, small decimal(5,2), middle decimal(18,4), large decimal(38,10),
+    `ma``ny` array<decimal(9,1)>, named map<string, array<int>>, inside struct<a: timestamp, b: struct<c: string>>
+"""
+VALUES = """
+    1, 2, 3, 4, 1.5, 2.25, true, 'ü', 'x', date'1582-10-03',
+    timestamp'1900-01-01 00:00:00.000001Z', timestamp_ntz'2262-05-01 1:2:3',
+    1.50, -12345678901234.5678, 1234567890123456789012345678.0123456789,
+    array(1.5, null), map('k', array(1, null)),
+    named_struct('a', timestamp'2024-02-29 12:00:00Z', 'b', named_struct('c', 'z'))
+"""
+
+
+def quote(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+@pytest.fixture(params=["disk", "bucket"])
+def place(request: pytest.FixtureRequest, bucket: str, bucket_server: BucketServer, tmp_path: Path) -> tuple[str, Path]:
+    """Where a table lies, and the folder in which its files are."""
+    if request.param == "disk":
+        return str(tmp_path / "main"), tmp_path / "main"
+    return f"{bucket}/main", bucket_server.data / bucket.removeprefix("s3://") / "main"
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_files_are_what_spark_itself_would_have_written(
+    counted: bool, spark: SparkSession, place: tuple[str, Path], tmp_path: Path
+) -> None:
+    """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
+    fit_session(spark, None)
+    rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")
+    columns = [one.name for one in spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema]
+    declared = spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema
+    whole = rows.toDF(*columns).select(*(F.col(quote(one.name)).cast(one.dataType) for one in declared))
+    absent = whole.select(
+        *(F.when(F.col("_offset") < 0, F.col(quote(one))).alias(one) for one in columns[:-2]),
+        "_partition",
+        (F.col("_offset") + 1).alias("_offset"),
+    )
+    frame = whole.union(absent).coalesce(1)
+    table, folder = place
+    ours = writing.write(frame, table, "data/x", counted=counted)
+    assert [file.partition for file in ours] == ["p:a", "p:b"]
+    for one in ours:
+        kept = tmp_path / "oracle" / "data" / "x" / names.split(one.partition)
+        frame.where(F.col("_partition") == one.partition).write.parquet(str(kept))
+        (path,) = kept.glob("*.parquet")
+        other = footers.read_footer(str(tmp_path / "oracle"), str(path.relative_to(tmp_path / "oracle")))
+        said = [json.loads(file.columns.replace(" collate UTF8_BINARY", "")) for file in (one, other)]
+        assert said[0] == said[1]
+        assert json.loads(one.statistics) == json.loads(other.statistics)
+        paths = [str(folder / one.path), str(path)]
+        here, there = (str(pq.ParquetFile(path).schema).splitlines()[2:] for path in paths)
+        assert here == there
+        found = [sorted(map(str, spark.read.parquet(path).collect())) for path in paths]
+        assert found[0] == found[1]
+        assert len(found[0]) == one.rows == 2
+
+
+@pytest.mark.parametrize("absent", ["null", "''"])
+def test_rows_without_a_partition_are_told_as_such(absent: str, spark: SparkSession, place: tuple[str, Path]) -> None:
+    """An empty path is none: in a bucket the task failed at it, on a disk it was the disk's fault."""
+    ids = F.expr(f"if(id < 5, 'p:a', {absent})").alias("_partition")
+    frame = spark.range(10).select(ids, F.lit(0).cast("long").alias("_offset"), "id")
+    with pytest.raises(BadTransform, match="made rows without _partition"):
+        writing.write(frame, place[0], "data/x")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_disk_of_spark_s_own_is_noticed(
+    guarded: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task says of a file that it is there, and the run does not see it: a table would name what nobody has."""
+    frame = spark.range(9).select(F.lit("p:a").alias("_partition"), F.lit(0).cast("long").alias("_offset"), "id")
+    elsewhere = describe_to_executors(str(tmp_path))
+    root = {"kind": "LocalFileSystem", "given": {}, "found": {}}
+    assert elsewhere == root
+    real = on_executors.make_writer
+
+    def make(folder: str, *rest: Any) -> Any:
+        write = real(str(tmp_path / "other") + folder, *rest)
+
+        def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for said in write(batches):
+                paths = [path.as_py().removeprefix(str(tmp_path / "other")) for path in said.column("path")]
+                yield said.set_column(0, "path", pa.array(paths))
+
+        return tell
+
+    monkeypatch.setattr(on_executors, "make_writer", make)
+    if not guarded:
+        monkeypatch.setattr(footers, "check_there", lambda *_: None)
+        files = writing.write(frame, str(tmp_path / "main"), "data/x")
+        assert sum(file.rows for file in files) == 9
+        assert not any((tmp_path / "main" / file.path).exists() for file in files)
+        return
+    with pytest.raises(EnvironmentFailed, match=r"of [0-9]+ bytes is not there. Check that the run sees"):
+        writing.write(frame, str(tmp_path / "main"), "data/x")
+
+
+LONG = 20_000  # bytes of a text; a batch of as many rows as are counted would have 160 MB
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_goes_to_a_task_at_a_time_is_bounded(
+    guarded: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, most = on_executors.make_writer, tmp_path / "most"
+
+    def make(*args: Any) -> Any:
+        write = real(*args)
+
+        def watch(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                with most.open("a") as file:
+                    file.write(f"{batch.nbytes}\n")
+                yield batch
+
+        return lambda batches: write(watch(batches))
+
+    monkeypatch.setattr(on_executors, "make_writer", make)
+    text = F.concat(F.col("id").cast("string"), F.repeat(F.lit("x"), LONG)).alias("text")
+    frame = spark.range(0, 5000, 1, 1).select(F.lit("p:a").alias("_partition"), F.col("id").alias("_offset"), text)
+    if guarded:
+        with pytest.raises(writing.WideRow):
+            writing.write(frame, str(tmp_path / "main"), "data/x", counted=True)
+        most.unlink(missing_ok=True)
+        writing.write(frame, str(tmp_path / "main"), "data/x")
+    else:
+        monkeypatch.setattr(writing, "AT_ONCE", 1 << 60)
+        writing.write(frame, str(tmp_path / "main"), "data/x", counted=True)
+    largest = max(map(int, most.read_text().split()))
+    assert (largest <= (64 << 20) + 2 * LONG) == guarded
+
+
+@pytest.mark.parametrize("transform", [None, "transform"])
+def test_a_wide_row_goes_in_like_any_other(world: World, transform: str | None) -> None:
+    world.write(
+        "def transform(df):\n    return df.mapInPandas(lambda them: them, df.schema)\n"
+        f"pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform={transform})\n"
+    )
+    world.give("a")
+    world.land("a", "0", [json.dumps({"n": n, "word": "x" * (LONG if n == 7 else 1)}) for n in range(20)])
+    assert [e.rows for e in world.run("a") if isinstance(e, CommittedBatch)] == [20]
+    assert not world.tree.parked()
+
+
+def put(folder: Path, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    """What a task says of the files that it made of these rows."""
+    opened = partial(open_executors_files, describe_to_executors(str(folder)))
+    write = on_executors.make_writer(str(folder), opened, {}, ["_partition", "n"], "_partition", names.split, None)
+    return [row for said in write(batches) for row in said.to_pylist()]
+
+
+@pytest.mark.parametrize("held", [1, 200, 1 << 26])
+@given(drawn=st.lists(st.lists(st.integers(0, 40), max_size=60), max_size=12))
+def test_each_row_is_in_one_file_of_its_partition(
+    held: int, drawn: list[list[int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However they come, and however little a task may hold."""
+    folder, number = tmp_path_factory.mktemp("files"), iter(range(10**6))
+    given_rows = [[(f"p:{of}", next(number)) for of in batch] for batch in drawn]
+    batches = [
+        pa.record_batch({"_partition": [of for of, _ in rows], "n": [n for _, n in rows]})
+        for rows in given_rows
+        if rows
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(on_executors, "HELD", held)
+        said = put(folder, batches)
+    found: list[tuple[str, int]] = []
+    for one in said:
+        rows = pq.read_table(one["path"]).to_pylist()
+        assert {row["_partition"] for row in rows} == {one["partition"]}
+        assert [row["n"] for row in rows] == sorted(row["n"] for row in rows)
+        found += [(row["_partition"], row["n"]) for row in rows]
+    assert sorted(found) == sorted(row for rows in given_rows for row in rows)
+    if held > 1 << 20:  # all at once
+        assert max(Counter(one["partition"] for one in said).values(), default=0) <= 1
+    assert len(list(folder.rglob("*.parquet"))) == len(said)
