@@ -253,7 +253,7 @@ def draw(tables: dict[str, Table], path: Path) -> None:
         axes.set(xlabel="commits (dashed: a process that begins)" if key == "times" else "commits")
         axes.set_ylim(bottom=0)
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:.1f}" if key == "times" else "{x:,.0f}"))
         axes.grid(True, color="#e6e6e6", lw=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
