@@ -114,7 +114,7 @@ def test_a_landed_file_that_nobody_consumed_is_a_gap(made: Made) -> None:
 
 
 def test_files_that_no_version_names_are_orphans_and_harm_nobody(made: Made) -> None:
-    left_over = made.table / "main" / "data" / "attempt" / "_temporary" / "part-0.parquet"
+    left_over = made.table / "main" / "data" / "attempt" / "70" / "part-0.parquet"
     left_over.parent.mkdir(parents=True)
     shutil.copy(made.some_file(), left_over)
     verdict = made.verdict()

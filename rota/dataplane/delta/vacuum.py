@@ -5,8 +5,8 @@ is older than `retention`, which is longer than the longest run. Beside the tabl
 attempt of a run of Dagster's goes: what anybody else put there stays. (delta-rs must list the folder, `full=True`: an
 attempt that died is in no log.)
 
-Law: what is hidden from a vacuum of Delta is found here: what Spark left below `data/<attempt>/_temporary` where it was
-killed, files of the log that were never published, and folders in which nothing is left.
+Law: what is hidden from a vacuum of Delta is found here: files of the log that were never published, and folders in which
+nothing is left.
 
 The log itself is kept for ever, commit by commit, old ones in packs: it proves every offset. Its checkpoints only spare
 reading it from the start; each is a copy of the whole state, so together they grow with the square of the commits. A
@@ -31,7 +31,6 @@ from rota.stores import delete_folder, is_url, join, open_files
 
 LEAST = timedelta(days=7)
 TABLES = ("main", "quarantine", "index")
-HIDDEN = ("_", ".")
 ATTEMPT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{12}")  # a run's id, and one of the attempt
 NEWEST, A_DAY = 2, 86_400.0  # checkpoints that stay; seconds, more than the longest run takes
 
@@ -86,19 +85,11 @@ def _list_paths(folder: Path, before: float) -> Iterator[Path]:
         if ATTEMPT.fullmatch(path.name) and path.lstat().st_mtime < before:
             yield path
     for name in TABLES:
-        hidden = (one for one in folder.glob(f"{name}/data/*/*") if one.name.startswith(HIDDEN))
         unpublished = (*folder.glob(f"{name}/{LOG}/*#*"), *folder.glob(f"{name}/{FOLDER}/*.tmp"))
-        yield from (one for one in (*hidden, *unpublished) if _find_newest(one) < before)
+        yield from (one for one in unpublished if one.stat().st_mtime < before)
         for below in ("data/*/*", "data/*"):  # the inner ones first; one that was emptied now goes the next time
-            folders = (
-                one for one in folder.glob(f"{name}/{below}") if one.is_dir() and not one.name.startswith(HIDDEN)
-            )
+            folders = (one for one in folder.glob(f"{name}/{below}") if one.is_dir())
             yield from (one for one in folders if one.stat().st_mtime < before and not any(one.iterdir()))
-
-
-def _find_newest(path: Path) -> float:
-    """When anything in it was changed last, in seconds since 1970."""
-    return max(one.lstat().st_mtime for one in (path, *path.rglob("*")))
 
 
 def _delete(location: str, left: str) -> None:

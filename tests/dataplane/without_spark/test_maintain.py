@@ -80,8 +80,6 @@ def leave_behind(table: Path) -> list[Path]:
     """What a killed Spark, a killed run and a killed commit leave."""
     run = "0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a-0a0a0a0a0a0a"
     left = [
-        table / "main/data" / run / "_temporary/0/task/part-0.parquet",
-        table / "main/data" / run / ".part-0.parquet.crc",
         table / "main/data" / run / "70/part-1.parquet",
         table / "main/_delta_log/00000000000000000007.json#1",
         table / "main/_past/0a0a.tmp",
