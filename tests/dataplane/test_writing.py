@@ -1,6 +1,8 @@
 """How tasks write rows into files: what Spark itself would have written, each partition apart, in bounded memory."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -110,8 +112,8 @@ def test_a_disk_of_spark_s_own_is_noticed(
 
         def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for said in write(batches):
-                paths = [path.as_py().removeprefix(str(tmp_path / "other")) for path in said.column("path")]
-                yield said.set_column(0, "path", pa.array(paths))
+                row = said.column("said")[0].as_py().replace(str(tmp_path / "other").encode(), b"")
+                yield pa.record_batch({"said": [row]})
 
         return tell
 
@@ -177,7 +179,7 @@ def put(folder: Path, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]
     """What a task says of the files that it made of these rows."""
     opened = partial(open_executors_files, describe_to_executors(str(folder)))
     write = on_executors.make_writer(str(folder), opened, {}, ["_partition", "n"], "_partition", names.split, None)
-    return [row for said in write(batches) for row in said.to_pylist()]
+    return [on_executors.read_said(row["said"]) for told in write(batches) for row in told.to_pylist()]
 
 
 @pytest.mark.parametrize("held", [1, 200, 1 << 26])
@@ -206,3 +208,26 @@ def test_each_row_is_in_one_file_of_its_partition(
     if held > 1 << 20:  # all at once
         assert max(Counter(one["partition"] for one in said).values(), default=0) <= 1
     assert len(list(folder.rglob("*.parquet"))) == len(said)
+
+
+def test_a_task_s_python_does_without_pandas(tmp_path: Path) -> None:
+    """To import it takes as long as all else that a new Python of Spark's does before its first row."""
+    code = f"""
+import sys
+from functools import partial
+import pyarrow as pa
+from rota import stores
+from rota.dataplane import names
+from rota.dataplane.spark import on_executors
+given = pa.ipc.open_stream(sys.stdin.buffer).read_next_batch()
+opened = partial(stores.open_executors_files, stores.describe_to_executors({str(tmp_path)!r}))
+write = on_executors.make_writer({str(tmp_path)!r}, opened, {{}}, given.schema.names, "_partition", names.split, None)
+print(len(list(write([given]))), "pandas" in sys.modules)
+"""
+    batch, sent = pa.record_batch({"_partition": ["p:b", "p:a"] * 99, "n": range(198)}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sent, batch.schema) as stream:
+        stream.write_batch(batch)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=sent.getvalue().to_pybytes(), capture_output=True, check=True
+    )
+    assert done.stdout.split() == [b"2", b"False"], done

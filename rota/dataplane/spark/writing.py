@@ -70,14 +70,15 @@ def write(
     rows, settings = (plain, {}) if bounded is None else (bounded, COUNTED)
     try:
         with _set(frame.sparkSession, settings):
-            said = rows.mapInArrow(make, on_executors.SAID).collect()
+            told = rows.mapInArrow(make, on_executors.SAID).collect()
     except PySparkException as error:
         if settings and WIDE in str(error):
             raise WideRow from error
         raise
+    said = [on_executors.read_said(row["said"]) for row in told]
     if not all(one["partition"] for one in said):
         raise BadTransform(footers.NO_PARTITION)
-    files = tuple(_describe(one, table) for one in sorted(said, key=lambda one: str(one["path"])))
+    files = tuple(_describe(one, table) for one in sorted(said, key=lambda one: one["path"]))
     footers.check_there(table, files)
     return files
 
@@ -120,6 +121,6 @@ def _name_inside(location: str) -> str:
     return location.partition("://")[2] if is_url(location) else location
 
 
-def _describe(said: Any, table: str) -> DataFile:
+def _describe(said: Mapping[str, Any], table: str) -> DataFile:
     path = said["path"].removeprefix(_name_inside(join(table, "")))
     return footers.describe_file(path, pq.read_metadata(io.BytesIO(said["footer"])), said["size"], said["modified"])
