@@ -23,6 +23,7 @@ from rota.record import OFFSET, PARTITION
 from rota.stores import is_url, make_folder, open_files
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
+CALENDAR = {"org.apache.spark.version": "4.3.0"}  # a Spark 3 reads no old date where a footer does not say whose it is
 NO_PARTITION = f"The transform made rows without {PARTITION}. Keep {PARTITION} as it comes"
 LONGEST = 64  # characters of a string that is a statistic
 
@@ -67,7 +68,9 @@ def write_file(table: str, path: str, rows: pa.Table) -> DataFile:
     make_folder(table, path.rpartition("/")[0])
     footer: list[Any] = []
     with open_files(table).open_output_stream(path) as file:
-        pq.write_table(rows, file, metadata_collector=footer)
+        with pq.ParquetWriter(file, rows.schema, metadata_collector=footer, write_page_checksum=True) as out:
+            out.add_key_value_metadata(CALENDAR)
+            out.write_table(rows)
         size = int(file.tell())
     return describe_file(path, footer[0], size, int(time.time() * 1000))
 

@@ -70,8 +70,7 @@ def write_and_stop(told: Path, write: Callable[..., Any] = writing.write) -> Cal
 def renew_blindly(table: Ledger, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
     """The claim on the newest version, whoever moved a partition since."""
     newest = table.open_existing()
-    entry = table.log.read_info(newest.number)
-    return replace(claimed, snapshot=newest, version=newest.number, columns=newest.schema, entry=entry)
+    return replace(claimed, snapshot=newest, version=newest.number, columns=newest.schema)
 
 
 def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: bool) -> None:

@@ -49,7 +49,7 @@ class TwoHandles(MemoryTable):
 
     def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
         """See `Ledger.commit`."""
-        newest = replace(claimed, snapshot=self.log.open(), entry=self.log.read_info(claimed.version))
+        newest = replace(claimed, snapshot=self.log.open())
         return super().commit(newest, batch, follows)
 
 

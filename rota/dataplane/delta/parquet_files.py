@@ -79,7 +79,8 @@ class ParquetFiles:
                 whole = pa.unify_schemas([columns.plain_schema(file.schema_arrow.remove_metadata()) for file in files])
             except pa.ArrowException:
                 return None
-            with pq.ParquetWriter(to, whole, filesystem=self._open()) as out:
+            with pq.ParquetWriter(to, whole, filesystem=self._open(), write_page_checksum=True) as out:
+                out.add_key_value_metadata(footers.CALENDAR)
                 for some in _take_groups(files, whole):
                     out.write_table(some)
         except (OSError, pa.ArrowException) as error:
@@ -98,7 +99,7 @@ class ParquetFiles:
         try:
             with (
                 pq.ParquetFile(file, filesystem=self._open()) as rows,
-                pq.ParquetWriter(to, rows.schema_arrow, filesystem=self._open()) as out,
+                pq.ParquetWriter(to, rows.schema_arrow, filesystem=self._open(), write_page_checksum=True) as out,
             ):
                 at = rows.schema_arrow.get_field_index(PARTITION)
                 for group in range(rows.num_row_groups):

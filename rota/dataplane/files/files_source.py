@@ -114,6 +114,7 @@ class FilesSource:
 
     def ahead(self, seconds: float) -> Self:
         """See `Rests.ahead`."""
+        seconds = min(seconds, self.declared.settle / 2)  # else a file that grows would seem to rest
         return replace(self, clock=lambda: self.clock() + seconds, resting=[])
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:

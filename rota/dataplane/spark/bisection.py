@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 LEAST = 60.0  # seconds that a job has in a search, if the deadline is not shorter
 ALONE = 4  # so many partitions that fail one by one, and none that went through: no need to try the others
 LATE = 2  # the same of those that hang: time is dear
+WIDE: set[str] = set()  # tables of which this process met a row that is too wide to be counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,10 @@ class Bisection:
         try:
             with limit(self.spark, seconds):
                 return self.write_together(ranges, attempt)
+        except writing.WideRow:
+            self.remove(attempt)
+            WIDE.add(self.location)
+            return self._try(ranges, seconds)  # an NFS has what was deleted under this name as gone for a while
         except Exception as error:
             self.remove(attempt)
             one = next(iter(ranges)) if len(ranges) == 1 else None
@@ -187,13 +192,6 @@ class Bisection:
 
     def write_together(self, ranges: Ranges, attempt: str) -> WrittenFiles:
         """One Spark job reads, transforms and writes all of these ranges."""
-        try:
-            return self._write_together(ranges, attempt, narrow=True)
-        except writing.WideRow:
-            self.remove(attempt)
-            return self._write_together(ranges, attempt, narrow=False)
-
-    def _write_together(self, ranges: Ranges, attempt: str, *, narrow: bool) -> WrittenFiles:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
             corruptible = records.explain is not None
@@ -205,7 +203,7 @@ class Bisection:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
-            counted = narrow and not (plan and plans.calls_python(plans.explain(result)))
+            counted = self.location not in WIDE and not (plan and plans.calls_python(plans.explain(result)))
             rows = None
             if not shown:
                 result, rows = parsing.observe(result, *origins.sum_origins())

@@ -27,7 +27,7 @@ from pyarrow import fs
 SAID = "said binary"  # of each file; see `read_said`
 HELD = 64 << 20
 OPEN = 16  # each has up to 10 MB that a bucket did not take yet
-FEW = 16  # times as many runs of rows as partitions in a batch, above which it is sorted
+SLICE = 256  # bytes that a column of a run takes beside its rows
 NOBODYS = "none"  # the folder of rows without a partition: no store has one without a name
 Batches = Iterable[pa.RecordBatch]
 
@@ -67,6 +67,7 @@ def make_writer(
         for batch in batches:
             for of, rows in _part(batch.rename_columns(columns).replace_schema_metadata(None), partition):
                 held.setdefault(of, []).append(rows)
+                size += SLICE * len(columns)
             size += batch.nbytes
             if size >= HELD:
                 yield from flush()
@@ -79,9 +80,9 @@ def make_writer(
 
 
 def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """The batch in runs of one value, few of them."""
+    """The batch in one run for each value."""
     runs = pc.run_end_encode(batch.column(by))
-    if len(runs.values) > FEW * len(runs.values.unique()):
+    if len(runs.values) > len(runs.values.unique()):
         batch = batch.take(pc.sort_indices(batch.column(by)))
         runs = pc.run_end_encode(batch.column(by))
     start = 0
@@ -128,6 +129,7 @@ class _File:
             store_schema=False,
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
+            write_page_checksum=True,
             **more,
         )
         self._writer.add_key_value_metadata(dict(metadata))

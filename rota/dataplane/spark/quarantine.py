@@ -143,10 +143,12 @@ def _refuse(
 
 def _read_texts(table: str, files: Iterable[DataFile]) -> Iterator[Bad]:
     """Offset, text and null fields of one partition's bad records; those that share a text share one object."""
+    known: dict[str, str] = {}
     for file in files:
         with pq.ParquetFile(file.path, read_dictionary=[CORRUPT], filesystem=open_files(table)) as opened:
             for batch in opened.iter_batches(columns=[OFFSET, CORRUPT, NULLS]):
                 texts = [bytes(text).decode("utf-8", "replace") for text in batch[CORRUPT].dictionary.to_pylist()]
+                texts = [known.setdefault(text, text) for text in texts]
                 rows = (batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), batch[NULLS].to_pylist())
                 for offset, at, nulls in zip(*rows, strict=True):
                     yield offset, texts[at], nulls

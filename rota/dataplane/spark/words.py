@@ -15,7 +15,9 @@ ENVIRONMENT = re.compile(
     r"|Connection refused|Connection reset|SparkContext was shut down|stopped SparkContext|Failed to connect"
     r"|fs\.s3a\.\w+Exception|amazon\.awssdk\.\S+Exception|AccessDeniedException: s3a:"
     r"|Cannot run program|Python in worker has different version|PYTHON_VERSION_MISMATCH"
-    r"|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION|Python worker failed to connect back|Too many open files"
+    r"|Python worker exited unexpectedly|\.OutOfMemoryException|OutOfDirectMemoryError|\b(?:Arrow)?MemoryError\b"
+    r"|Python worker failed to connect back|PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION|Too many open files"
+    r"|spark\.driver\.maxResultSize"
 )
 # Not known as of another Python, it is told without what to set.
 PYTHON = re.compile(

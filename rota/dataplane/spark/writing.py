@@ -58,7 +58,7 @@ def write(
     make = on_executors.make_writer(
         _name_inside(join(table, folder)),
         partial(open_executors_files, describe_to_executors(table)),
-        {footers.SPARK.decode(): frame.schema.json()},  # as Spark's own writer says it
+        {footers.SPARK.decode(): frame.schema.json(), **footers.CALENDAR},  # as Spark's own writer says it
         frame.columns,
         PARTITION,
         names.split,
@@ -102,18 +102,18 @@ def _bound_rows(frame: "DataFrame", at: int) -> "DataFrame | None":
 
 @contextmanager
 def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Has the session's settings be these for a while: a transform's own calls of Python go by the others."""
+    """Has the session's settings be these for a while: a transform's own calls of Python go by the server's. Two threads of
+    one session leave none of these behind."""
     from pyspark.errors import PySparkException
 
-    before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
         with suppress(PySparkException):  # Spark died: what it died of is told
-            for name, was in before.items():
-                spark.conf.set(name, was)
+            for name in settings:
+                spark.conf.unset(name)
 
 
 def _name_inside(location: str) -> str:
