@@ -26,7 +26,7 @@ FLIGHT = "2013,1,1,517,515,{delay},830,819,11,{carrier},1545,N14228,EWR,IAH,227,
 SENSORS = ("night__membership", "c__backlog")  # of what stays
 
 
-ROOM = 5.0  # seconds of its window that a tick has left when the reload is over: else nobody can tell what ended it
+YOUNG = 4.0  # seconds of its window that a tick has behind it when the reload begins
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def land_flights(line: Line) -> None:
 
 
 def reload_in_a_tick(line: Line) -> Reload:
-    """Reloads while a tick goes on that has most of its window before it; waits for the tick's end. Dagster loads the new
-    code first: where that took most of the window, it is done again."""
-    return wait_until(lambda: (done := reload_once(line)).over - done.began < polling.WINDOW - ROOM and done)
+    """Reloads while a tick goes on, and waits for the tick's end, until one ends before its window does. A reload that takes
+    most of the window does not show it; without the law none does."""
+    return wait_until(lambda: (done := reload_once(line)).ended - done.began < polling.WINDOW - 1 and done)
 
 
 def reload_once(line: Line) -> Reload:
@@ -77,9 +77,9 @@ def reload_once(line: Line) -> Reload:
     def find_young() -> tuple[str, float] | None:
         newest = ((sensor, tick) for sensor in SENSORS for tick in line.dev.read_ticks(sensor)[:1])
         going = ((sensor, tick["timestamp"]) for sensor, tick in newest if not tick["endTimestamp"])
-        return next(((sensor, began) for sensor, began in going if time.time() - began < 10), None)
+        return next(((sensor, began) for sensor, began in going if time.time() - began < YOUNG), None)
 
-    sensor, began = wait_until(find_young, pause=1)
+    sensor, began = wait_until(find_young, pause=0.5)
     line.dev.reload()
     over = time.time()
 

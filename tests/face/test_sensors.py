@@ -18,6 +18,7 @@ from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, membership, runs
 from rota.dataplane.files import disk
 from rota.group.rebalance import rebalance
+from rota.registry import open_source
 from rota.run.work import WorkWatcher
 from tests.face.desk import Desk, cancel_check, names, ready
 
@@ -234,8 +235,12 @@ def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_the
 def test_a_run_is_launched_for_files_that_will_have_rested_once_it_is_there(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, launch: float, launched: int
 ) -> None:
+    """Of a launch at most half of `settle` counts: so the files rest for more than half of it."""
     ready(desk)
     monkeypatch.setattr("rota.run.work.LAUNCH", launch)
+    monkeypatch.setattr(
+        "rota.registry.open_source", lambda of: replace(open_source(of), clock=lambda: time.time() + 2000.0)
+    )
     pipeline = desk.catalog.pipelines["p"]
     resting = replace(pipeline, source=replace(pipeline.source, settle=3600.0))  # type: ignore[type-var]
     mine, watcher = runs.Runs(desk.instance, "p__consume", {}), WorkWatcher(desk.tree, resting)
