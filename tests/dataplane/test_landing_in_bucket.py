@@ -122,7 +122,8 @@ def test_a_bucket_that_is_not_there_parks_nobody(world: World, bucket_server: Bu
 def test_a_batch_costs_a_bounded_number_of_requests_an_object(
     tmp_path: Path, bucket: str, bucket_server: BucketServer, endpoint: str, spark: SparkSession
 ) -> None:
-    """Of a run: one read of its bytes, and what Spark asks for each; rota looks at them twice, by lists."""
+    """Of a run: one read of its bytes, and what Spark asks for each; rota looks at them twice, by lists. Spark asks for
+    more where a folder has others."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.give("a", "b", "c")
     for number in range(MANY):
@@ -132,10 +133,68 @@ def test_a_batch_costs_a_bounded_number_of_requests_an_object(
     asked = Counter(line.split()[0] for line in bucket_server.list_requests(before))
     expected = {f"p:{key}": dict.fromkeys(range(MANY // 3), 3) for key in "abc"}
     assert damage(world.table / "main", expected) == NO_DAMAGE
-    assert sum(asked.values()) < 7 * MANY, asked
+    assert sum(asked.values()) < 4 * MANY, asked
     before = bucket_server.count_requests()
     world.run("a", "b", "c")
     assert bucket_server.count_requests() - before < 10, "nothing is new"
+    for number in range(MANY):
+        world.rows("abc"[number % 3], f"{MANY + number:04}", 3)
+    before = bucket_server.count_requests()
+    world.run("a", "b", "c")
+    assert bucket_server.count_requests() - before < 7 * MANY
+
+
+ODD_NAMES = ("a b", "a#1", "a%20", "a+b", "b=1", "é", "{x}", "x[1]", "a:b", "q?", "*")
+
+
+def test_a_folder_without_others_is_listed_by_spark_at_once(
+    tmp_path: Path, bucket: str, bucket_server: BucketServer, endpoint: str, spark: SparkSession
+) -> None:
+    """Whatever the folder and its objects are called. Else they are named, and each is asked for."""
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
+    for name in ODD_NAMES:
+        world.put(f"k/{name}.json", encode("json", range(3)))
+        world.put(f"k/sub/{name}.json", encode("json", range(3)))
+    source = open_landed(world)
+    ranges = {"p:k": (0, source.assign_offsets(("p:k",))["p:k"])}
+    assert ranges == {"p:k": (0, 2 * len(ODD_NAMES))}
+
+    def read() -> tuple[int, int]:
+        before = bucket_server.count_requests()
+        with source.read(spark, ranges, "x") as records:
+            records.frame.schema  # noqa: B018
+            asked = bucket_server.count_requests() - before - 2 * len(ODD_NAMES)  # the bytes are counted
+            return records.identify(records.frame).count(), asked
+
+    rows, asked = read()
+    assert rows == 6 * len(ODD_NAMES)
+    assert asked < 10, "of two folders"
+    world.rows("k", "more", 1)
+    rows, asked = read()
+    assert rows == 6 * len(ODD_NAMES)
+    assert asked > 4 * len(ODD_NAMES)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_lands_behind_the_list_is_of_no_job(
+    guarded: bool, tmp_path: Path, bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """A session that says of a folder what is no longer so: the rows of the other object are an error."""
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
+    for name in "012":
+        world.rows("a", name, 2)
+    source = open_landed(world)
+    source.assign_offsets(("p:a",))
+    world.rows("a", "3", 2)
+    place = f"s3a://{bucket.removeprefix('s3://')}/land"
+    if not guarded:
+        monkeypatch.setattr(type(spark.range(1)), "inputFiles", lambda _: [f"{place}/a/{n}.json" for n in "012"])
+    with source.read(spark, {"p:a": (0, 3)}, "x") as records:
+        if guarded:
+            assert records.identify(records.frame).count() == 6
+            return
+        with pytest.raises(PySparkException, match=r"what is not of this job: .*/a/3.json"):
+            records.identify(records.frame).collect()
 
 
 @pytest.mark.parametrize(

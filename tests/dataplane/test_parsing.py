@@ -314,7 +314,7 @@ def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: 
     (world.folder / "land/a").mkdir(parents=True)
     pq.write_table(pa.table({"n": pa.array(range(5), pa.int32())}), world.folder / "land/a/0.parquet")
     real = parsing.parse
-    monkeypatch.setattr(parsing, "parse", lambda frame, *more: real(frame.where("n <> 3"), *more))
+    monkeypatch.setattr(parsing, "parse", lambda frame, *more, **how: real(frame.where("n <> 3"), *more, **how))
     with pytest.raises(EnvironmentFailed, match="4 records that Spark read, 5 that the files of the source hold"):
         world.run("a")
     world.write(pipeline("parquet", "n int", "df.withColumn('m', df['n'] + 1)"))

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,12 +52,29 @@ def place(request: pytest.FixtureRequest, bucket: str, bucket_server: BucketServ
     return f"{bucket}/main", bucket_server.data / bucket.removeprefix("s3://") / "main"
 
 
-@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize(
+    ("counted", "known", "numbers"),
+    [
+        (True, (), None),
+        (False, (), None),
+        (False, ("p:a", "p:b", "p:c"), None),
+        (True, ("p:a", "p:b"), {"p:a": 7, "p:b": 7}),
+    ],
+    ids=["counted", "measured", "by numbers", "two ids with one number"],
+)
 def test_files_are_what_spark_itself_would_have_written(
-    counted: bool, spark: SparkSession, place: tuple[str, Path], tmp_path: Path
+    counted: bool,
+    known: Sequence[str],
+    numbers: dict[str, int] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+    place: tuple[str, Path],
+    tmp_path: Path,
 ) -> None:
     """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
     fit_session(spark, None)
+    if numbers:
+        monkeypatch.setattr(writing, "NUMBERS", numbers)
     rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")
     columns = [one.name for one in spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema]
     declared = spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema
@@ -69,7 +86,7 @@ def test_files_are_what_spark_itself_would_have_written(
     )
     frame = whole.union(absent).coalesce(1)
     table, folder = place
-    ours = writing.write(frame, table, "data/x", counted=counted)
+    ours = writing.write(frame, table, "data/x", counted=counted, known=known)
     assert [file.partition for file in ours] == ["p:a", "p:b"]
     for one in ours:
         kept = tmp_path / "oracle" / "data" / "x" / names.split(one.partition)
@@ -87,13 +104,16 @@ def test_files_are_what_spark_itself_would_have_written(
         assert len(found[0]) == one.rows == 2
 
 
+@pytest.mark.parametrize("known", [(), ("p:a",)], ids=["by ids", "by numbers"])
 @pytest.mark.parametrize("absent", ["null", "''"])
-def test_rows_without_a_partition_are_told_as_such(absent: str, spark: SparkSession, place: tuple[str, Path]) -> None:
+def test_rows_without_a_partition_are_told_as_such(
+    absent: str, known: Sequence[str], spark: SparkSession, place: tuple[str, Path]
+) -> None:
     """An empty path is none: in a bucket the task failed at it, on a disk it was the disk's fault."""
     ids = F.expr(f"if(id < 5, 'p:a', {absent})").alias("_partition")
     frame = spark.range(10).select(ids, F.lit(0).cast("long").alias("_offset"), "id")
     with pytest.raises(BadTransform, match="made rows without _partition"):
-        writing.write(frame, place[0], "data/x")
+        writing.write(frame, place[0], "data/x", known=known)
 
 
 @pytest.mark.parametrize("guarded", [True, False])

@@ -242,8 +242,8 @@ class FilesSource:
                 if self.declared.format != "parquet":
                     yield self._read_text(spark, shown, landed)
                 else:  # whoever counts its records notices what Spark does not see
-                    frame = self._read_parquet(spark, shown, files, ranges)
-                    yield Records(frame, count=lambda: parquet.count_rows(landed), identify=shown.identify)
+                    frame, rows = self._read_parquet(spark, shown, files, ranges)
+                    yield Records(frame, count=lambda: rows, identify=shown.identify)
         finally:
             self.reading.clear()
 
@@ -356,25 +356,21 @@ class FilesSource:
 
     def _read_parquet(
         self, spark: "SparkSession", shown: Shown, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
-    ) -> "DataFrame":
-        """What a Parquet file has not would be null in every row, and what does not fit another number: told, not read, but
-        for null that the user wants so, or of a column that came by itself."""
-        seen: dict[str, parquet.Footer | None] = {}
+    ) -> "tuple[DataFrame, int]":
+        """The frame, and its rows by the footers. What a Parquet file has not would be null in every row, and what does not
+        fit another number: told, not read, but for null that the user wants so, or of a column that came by itself."""
+        landed = (file for p, (start, end) in ranges.items() for file in files[p][start:end])
+        footers = parquet.read_footers({file.path: self.landing.find(file) for file in landed})
         more, new = added.Added(frozenset(), {}), self.declared.new_columns
-
-        def take(file: LandedBytes, path: str) -> str:
-            seen[path] = parquet.read_footer(file)
-            return more.take(path, seen[path])
-
         if new == "add":
             more = added.Added.of(self.declared.schema, self.read_columns())
-            self._refuse(take, files, ranges)
+            self._refuse(lambda _, path: more.take(path, footers[path]), files, ranges)
         frame = shown.load(spark, self.declared, self.options, added=more.chosen.values())
         schema = json.loads(frame.schema.json())
         schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
         null = self.declared.options.get("mergeSchema", "false").lower() == "true"
-        self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, seen.get(path)), files, ranges)
-        return frame
+        self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, footers[path]), files, ranges)
+        return frame, sum(footer.rows for footer in footers.values() if footer)
 
     def check_one_a_line(self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes]) -> None:
         """Raises DataError for the first line of JSON, with `multiLine` file, whose first value alone Spark would read: the

@@ -20,9 +20,9 @@ are no whole microsecond: no type of Spark has them.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import SEEK_END
 from typing import Any
 
@@ -30,7 +30,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane.files.landing import LandedBytes
-from rota.errors import EnvironmentFailed
 from rota.ledger.schema import BROUGHT, list_added, make_struct
 
 SIGNED = ("integer", "long", "double", "decimal>10")  # `decimal>10`: with ten digits before the point, or more
@@ -68,6 +67,7 @@ DIGITS = {"byte": 2, "short": 4, "integer": 9, "double": 9, "long": 18}  # that 
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 NARROW, MIDDLE = 9, 18  # digits of a decimal for which Spark takes 32 bits, and 64
 SHOWN = 200  # characters of Arrow's reason
+AT_ONCE = 16  # footers that are read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,18 @@ def read_footer(file: LandedBytes) -> Footer | None:
             return None
         why = f"is no Parquet ({str(error).partition(chr(10))[0][:SHOWN]}). Bring a whole file"
         return Footer(0, Node("", "struct"), why)
+
+
+def read_footers(files: Mapping[str, LandedBytes]) -> dict[str, Footer | None]:
+    """The footers of a job's files, by the same names, some at a time. What files have alike is held once."""
+    alike: dict[Node, Node] = {}
+
+    def read(file: LandedBytes) -> Footer | None:
+        footer = read_footer(file)
+        return footer and replace(footer, whole=alike.setdefault(footer.whole, footer.whole))
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(files, pool.map(read, files.values()), strict=True))
 
 
 def explain_misfit(
@@ -184,21 +196,6 @@ def _find_part(name: str, part: Node) -> Any:
         return find_type(part)
     except LookupError as error:
         raise LookupError(f".{name}{error.args[0]}") from None
-
-
-def count_rows(files: Sequence[LandedBytes]) -> int:
-    """The rows that files hold, by their footers; one of no bytes has none, as Spark reads it. Raises EnvironmentFailed for
-    one that cannot be read."""
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            return sum(pool.map(_count_rows, files))
-    except (OSError, pa.ArrowException) as error:
-        raise EnvironmentFailed(f"The footer of a Parquet file cannot be read ({error}). It is tried again") from error
-
-
-def _count_rows(file: LandedBytes) -> int:
-    with file.open("rb") as raw:
-        return int(pq.read_metadata(raw).num_rows) if raw.seek(0, SEEK_END) else 0
 
 
 def _advise(found: list[tuple[str, Node]]) -> str:

@@ -195,7 +195,8 @@ class Bisection:
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
             corruptible = records.explain is not None
-            parsed = parsing.parse(records.frame, corruptible, records.identify)
+            bare = records.mark is not None and self.pipeline.transform is None
+            parsed = parsing.parse(records.frame, corruptible, records.identify, counted=bare)
             result, plan, shown = self._transform(parsed)
             told = corruptible or records.count is not None  # also where nobody watches what the transform is handed
             kept = shown and told and parsed.keeps_each_row(plan)
@@ -209,7 +210,8 @@ class Bisection:
                 result, rows = parsing.observe(result, *origins.sum_origins())
             elif not kept:
                 result, rows = parsing.count_rows(result)
-            files = writing.write(result, join(self.location, "main"), f"data/{attempt}", counted=counted)
+            known = ranges if shown else ()
+            files = writing.write(result, join(self.location, "main"), f"data/{attempt}", counted=counted, known=known)
             footers.check_ranges(files, ranges)
             written = sum(f.rows for f in files)
             if rows:
@@ -218,7 +220,7 @@ class Bisection:
                 if not shown:
                     origins.require_same(parsed.good, spoken)
             self.look_again(ranges)
-            tally = self._count(parsed, records) if sure else None
+            tally = parsing.Tally(written, 0) if bare else self._count(parsed, records) if sure else None
             if kept and tally:
                 tally.require_good(written)
             none_bad = tally and (tally.records == records.most if records.mark else not tally.bad)

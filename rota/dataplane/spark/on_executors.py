@@ -40,11 +40,12 @@ def make_writer(
     partition: str,
     name: Callable[[str], str],
     once: int | None,
+    ids: Mapping[int, str] | None = None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` runs: it writes rows into files below `folder`, each in the folder that `name` makes of their
     partition, and tells of each by `SAID`. `open_files` opens the store, `metadata` goes into each footer. `columns`
     is what the columns are called that come, `partition` one of them. `once`: bytes of texts of a column that are each
-    stored once."""
+    stored once. `ids`: rows come with a number for their partition, which is written in its place."""
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         with _as_environment():
@@ -58,7 +59,8 @@ def make_writer(
                 one = opened.pop(of, None)
                 if one is None:
                     within = name(of) if of else NOBODYS  # whoever reads what is said refuses it
-                    one = _File(files, f"{folder}/{within}", of, rows[0].schema, metadata, once)
+                    at = None if ids is None else columns.index(partition)
+                    one = _File(files, f"{folder}/{within}", of, rows[0].schema, metadata, once, at)
                 opened[of] = one
                 one.write(rows)
                 if len(opened) > OPEN:
@@ -66,7 +68,7 @@ def make_writer(
 
         for batch in batches:
             for of, rows in _part(batch.rename_columns(columns).replace_schema_metadata(None), partition):
-                held.setdefault(of, []).append(rows)
+                held.setdefault(of if ids is None else ids.get(of), []).append(rows)
                 size += SLICE * len(columns)
             size += batch.nbytes
             if size >= HELD:
@@ -79,7 +81,7 @@ def make_writer(
     return write
 
 
-def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
     """The batch in one run for each value."""
     runs = pc.run_end_encode(batch.column(by))
     if len(runs.values) > len(runs.values.unique()):
@@ -114,8 +116,12 @@ class _File:
         schema: pa.Schema,
         metadata: Mapping[str, str],
         once: int | None,
+        at: int | None,
     ) -> None:
-        self._path, self._of, self._schema = f"{folder}/{uuid.uuid4().hex}.parquet", of, schema
+        """`at`: of the column in whose place the partition is written."""
+        self._path, self._of, self._at = f"{folder}/{uuid.uuid4().hex}.parquet", of, at
+        if at is not None:
+            schema = schema.set(at, schema[at].with_type(pa.dictionary(pa.int32(), pa.string())))
         self._footer: list[Any] = []
         with _as_environment():
             if isinstance(files, fs.LocalFileSystem):  # a bucket has no folders
@@ -136,7 +142,9 @@ class _File:
 
     def write(self, rows: Sequence[pa.RecordBatch]) -> None:
         """Writes a row group."""
-        table = pa.Table.from_batches(rows, self._schema)
+        table = pa.Table.from_batches(rows)
+        if self._at is not None:
+            table = table.set_column(self._at, self._writer.schema[self._at], _repeat(self._of or "", table.num_rows))
         with _as_environment():
             self._writer.write_table(table, row_group_size=table.num_rows)
 
@@ -153,10 +161,19 @@ class _File:
 
 
 def _tell(said: bytes) -> pa.RecordBatch:
-    """One row. `pa.array` would import pandas, which takes each new Python of Spark's 0.3 CPU seconds of 0.7."""
-    ends = pa.py_buffer(struct.pack("=ii", 0, len(said)))
-    column = pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(said)])
-    return pa.RecordBatch.from_arrays([column], names=["said"])
+    return pa.RecordBatch.from_arrays([_hold(said, pa.binary())], names=["said"])
+
+
+def _repeat(text: str, count: int) -> pa.DictionaryArray:
+    """The text in so many rows, as Parquet stores it: nobody compares it with itself."""
+    zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
+    return pa.DictionaryArray.from_arrays(zeros, _hold(text.encode(), pa.string()))
+
+
+def _hold(data: bytes, kind: pa.DataType) -> pa.Array:
+    """One value. `pa.array` would import pandas, which takes each new Python of Spark's 0.3 CPU seconds of 0.7."""
+    ends = pa.py_buffer(struct.pack("=ii", 0, len(data)))
+    return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(data)])
 
 
 def read_said(said: bytes) -> dict[str, Any]:

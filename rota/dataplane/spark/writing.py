@@ -8,10 +8,14 @@ measures that anew after each row, which takes longer than to write the row (5M 
 seconds, and 2.9 without; plain Spark 2.8). Where the texts of a row are columns of their own, they are measured here, so
 that rows are counted instead. A row that is wider than its share ends the job (WideRow); whoever asked for it begins anew
 with Spark's measure.
+
+Law: rows of which the plan shows that their partitions are those of the job go there with a number for each, which Spark
+makes of the id and knows the id of; where two ids had one, they go with the ids. (5M rows of Parquet: 2.4 CPU seconds with
+the ids, and 2.0 with numbers.)
 """
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial, reduce
 from operator import add
@@ -37,6 +41,7 @@ COUNTED = {  # 2147483647: it is not measured
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 WIDE = "rota: a row is wider than its share"
+NUMBERS: dict[str, int] = {}  # of ids, as Spark makes them
 
 
 class WideRow(Exception):
@@ -44,17 +49,26 @@ class WideRow(Exception):
 
 
 def write(
-    frame: "DataFrame", table: str, folder: str, *, counted: bool = False, shared: bool = False
+    frame: "DataFrame",
+    table: str,
+    folder: str,
+    *,
+    counted: bool = False,
+    shared: bool = False,
+    known: Collection[str] = (),
 ) -> tuple[DataFile, ...]:
     """Writes a frame into `folder` of the table at this location, and says what is there. `counted`: nothing in the frame's
     plan calls Python, so that rows may be counted on their way there. `shared`: rows share long texts, each of which is
-    stored once. Raises BadTransform for a row without a partition, WideRow, EnvironmentFailed."""
+    stored once. `known`: the plan shows that each row has one of these partitions, or none. Raises BadTransform for a row
+    without a partition, WideRow, EnvironmentFailed."""
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F  # noqa: N812
 
     hide_credentials()
     for module in (on_executors, names, stores):
         cloudpickle.register_pickle_by_value(module)
+    numbers = _number(frame.sparkSession, known)
     make = on_executors.make_writer(
         _name_inside(join(table, folder)),
         partial(open_executors_files, describe_to_executors(table)),
@@ -63,9 +77,14 @@ def write(
         PARTITION,
         names.split,
         ONCE if shared else None,
+        numbers,
     )
     # Spark asks for columns by name, and takes `a.b` for a path.
     plain = frame.toDF(*(f"c{n}" for n in range(len(frame.columns))))
+    if numbers:
+        column = plain.columns[frame.columns.index(PARTITION)]
+        number, nullable = F.xxhash64(column), frame.schema[PARTITION].nullable
+        plain = plain.withColumn(column, F.when(F.col(column).isNotNull(), number) if nullable else number)
     bounded = _bound_rows(plain, frame.columns.index(OFFSET)) if counted else None
     rows, settings = (plain, {}) if bounded is None else (bounded, COUNTED)
     try:
@@ -83,6 +102,18 @@ def write(
     return files
 
 
+def _number(spark: "SparkSession", known: Collection[str]) -> dict[int, str] | None:
+    """Number -> id; None where they cannot be told apart by it, or nobody knows them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if new := [(one,) for one in known if one not in NUMBERS]:
+        NUMBERS.update(
+            (row[0], row[1]) for row in spark.createDataFrame(new, "id string").select("id", F.xxhash64("id")).collect()
+        )
+    numbers = {NUMBERS[one]: one for one in known}
+    return numbers if numbers and len(numbers) == len(known) else None
+
+
 def _bound_rows(frame: "DataFrame", at: int) -> "DataFrame | None":
     """The frame, of which no row goes on that has more texts than its share; `at` is a column that is always read. None
     where texts may lie inside of other values."""
@@ -94,6 +125,8 @@ def _bound_rows(frame: "DataFrame", at: int) -> "DataFrame | None":
     fixed = T.NumericType | T.BooleanType | T.DatetimeType
     if not all(isinstance(kinds[name], fixed) for name in kinds.keys() - texts):
         return None
+    if not texts:
+        return frame
     sizes = [F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint") for name in texts]
     wide = reduce(add, sizes) > AT_ONCE // ROWS
     column = frame.columns[at]
