@@ -52,7 +52,7 @@ def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
     if not (waiting := [(run, one) for run, one in queued if abs(now - one.since) > WAITS]):
         return ""
     going = _list_runs(instance, GOING)
-    is_kept = _make_limits(instance, [run for run, _ in going])
+    is_kept = make_limits(instance, [run for run, _ in going])
     lasting = [
         one
         for run, one in going
@@ -70,8 +70,8 @@ def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]
     return found
 
 
-def _make_limits(instance: dg.DagsterInstance, going: list[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
-    """Whether a run in the queue would find a slot if one that consumes ended, and finds none now, by the limits that
+def make_limits(instance: dg.DagsterInstance, going: Sequence[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
+    """Whether a run would find a slot if one of those going ended that consumes, and finds none now, by the limits that
     Dagster's daemon keeps. Also where nobody can tell."""
     queue = instance.get_concurrency_config().run_queue_config
     if queue is None:

@@ -12,8 +12,8 @@ server starts a run.
   none of the second of its materialization. Until an evaluation may name its materialization.
 - DagsterUserCodeProcessError, SerializableErrorInfo: Dagster stores the traceback of whatever a tick raises, and of a
   step's Failure; this error alone carries what is stored in its place. Without it an expected error is 40 lines.
-- QueuedRunCoordinator, SubmitRunContext: a rebalance need not wait in the queue, half a second to a second of the time
-  from a dead worker to the next commit. Until that wait is below 0.2 s.
+- QueuedRunCoordinator, SubmitRunContext: a rebalance, and a consuming run for which there is room, need not wait in the
+  queue, half a second to a second of the time from a dead worker to the next commit. Until that wait is below 0.2 s.
 - TagConcurrencyLimitsCounter: whether Dagster's limits keep a run in the queue, as its daemon asks. Until a run can ask.
 - DagsterUserCodeUnreachableError: by its name a tick is told from others that its code server let wait.
 - InstigatorState, InstigatorTick: the types of what the instance says of sensors and their ticks, for mypy alone.

@@ -1,4 +1,4 @@
-"""A rebalance does not wait in Dagster's queue; all else does, and so does a second rebalance of its group."""
+"""No run waits in Dagster's queue without need: a rebalance for another of its group, one that consumes for its limits."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +15,7 @@ SHIPPED = Path(__file__).parents[2] / "dagster_project" / "dagster.yaml"
 STARTING, QUEUED = dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED
 HERE = RemoteRepositoryOrigin(RegisteredCodeLocationOrigin("here"), "r")
 DAY, NIGHT = {"rota/rebalance": "day"}, {"rota/rebalance": "night"}
+FLIGHTS = {"rota/consume": "flights"}
 
 
 @dg.job
@@ -53,8 +54,19 @@ def test_a_rebalance_starts_and_a_second_one_of_its_group_waits(desk: Desk) -> N
     assert desk.submit(NIGHT) == STARTING
 
 
-def test_what_is_no_rebalance_waits_for_its_limits(desk: Desk) -> None:
-    assert [desk.submit({"rota/consume": "flights"}), desk.submit({})] == [QUEUED, QUEUED]
+def test_a_run_that_consumes_starts_where_there_is_room_and_nobody_waits(desk: Desk) -> None:
+    assert [desk.submit(FLIGHTS) for _ in range(9)] == [STARTING] * 8 + [QUEUED]
+    assert desk.submit(DAY) == STARTING, "a slot is kept for it"
+
+
+def test_a_run_that_consumes_stands_behind_those_that_wait(desk: Desk) -> None:
+    assert [desk.submit({}), desk.submit(FLIGHTS), desk.submit(DAY)] == [QUEUED, QUEUED, STARTING]
+
+
+def test_runs_of_others_leave_no_room(desk: Desk) -> None:
+    for _ in range(12):
+        desk.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    assert desk.submit(FLIGHTS) == QUEUED
 
 
 def test_a_rebalance_that_is_over_holds_up_no_other(desk: Desk) -> None:
