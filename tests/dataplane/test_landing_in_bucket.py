@@ -145,6 +145,7 @@ def test_a_batch_costs_a_bounded_number_of_requests_an_object(
 
 
 ODD_NAMES = ("a b", "a#1", "a%20", "a+b", "b=1", "é", "{x}", "x[1]", "a:b", "q?", "*")
+ODD_FOLDER = "k é=2#%"  # with what is a pattern to Hadoop it finds no colon below it
 
 
 def test_a_folder_without_others_is_listed_by_spark_at_once(
@@ -153,11 +154,12 @@ def test_a_folder_without_others_is_listed_by_spark_at_once(
     """Whatever the folder and its objects are called. Else they are named, and each is asked for."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     for name in ODD_NAMES:
-        world.put(f"k/{name}.json", encode("json", range(3)))
-        world.put(f"k/sub/{name}.json", encode("json", range(3)))
+        world.put(f"{ODD_FOLDER}/{name}.json", encode("json", range(3)))
+        world.put(f"{ODD_FOLDER}/sub/{name}.json", encode("json", range(3)))
     source = open_landed(world)
-    ranges = {"p:k": (0, source.assign_offsets(("p:k",))["p:k"])}
-    assert ranges == {"p:k": (0, 2 * len(ODD_NAMES))}
+    (key,) = source.list_keys()
+    ranges = {p: (0, end) for p, end in source.assign_offsets((f"p:{key}",)).items()}
+    assert list(ranges.values()) == [(0, 2 * len(ODD_NAMES))]
 
     def read() -> tuple[int, int]:
         before = bucket_server.count_requests()
@@ -169,7 +171,7 @@ def test_a_folder_without_others_is_listed_by_spark_at_once(
     rows, asked = read()
     assert rows == 6 * len(ODD_NAMES)
     assert asked < 10, "of two folders"
-    world.rows("k", "more", 1)
+    world.rows(ODD_FOLDER, "more", 1)
     rows, asked = read()
     assert rows == 6 * len(ODD_NAMES)
     assert asked > 4 * len(ODD_NAMES)

@@ -243,7 +243,8 @@ class BucketLanding:
         """See `Landing.show`: a list of them."""
         del attempt
         place = f"s3a://{self.place.partition('://')[2]}"
-        yield Listed(place, {p: {o: files[p][o].path for o in range(*of)} for p, of in ranges.items()})
+        paths = {p: {o: files[p][o].path for o in range(*of)} for p, of in ranges.items()}
+        yield Listed(place, paths, frozenset(p for p, of in ranges.items() if of == (0, len(files[p]))))
 
     def _list_whole(self, prefix: str, known: frozenset[str] = frozenset()) -> Iterator[Found]:
         """The objects that are neither known nor hidden. Raises OSError, and OddKey."""
