@@ -251,3 +251,32 @@ print(len(list(write([given]))), "pandas" in sys.modules)
         [sys.executable, "-c", code], input=sent.getvalue().to_pybytes(), capture_output=True, check=True
     )
     assert done.stdout.split() == [b"2", b"False"], done
+
+
+@pytest.mark.parametrize(("rows", "decided"), [(100_000, True), (on_executors.FIRST - 1, False)])
+def test_a_dictionary_is_written_where_it_makes_a_column_smaller(rows: int, decided: bool, tmp_path: Path) -> None:
+    """As Spark's own writer decides, which stands beside it; small files decide each by itself."""
+    columns: dict[str, Any] = {
+        "_partition": ["p:a"] * rows,
+        "n": range(rows),
+        "few": [n % 7 for n in range(rows)],
+        "text": [f"text {n % 1000}" for n in range(rows)],
+        "own": [f"text {n}" for n in range(rows)],
+        "none": pa.nulls(rows, pa.float64()),
+        "decimal": pa.array(range(rows), pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(30, 2)),
+        "t": [n % 2 == 0 for n in range(rows)],
+        "b": [b"x"] * rows,
+    }
+    whole = pa.record_batch(columns)
+    batches = [whole.slice(at, 8192) for at in range(0, rows, 8192)]
+    opened = partial(open_executors_files, describe_to_executors(str(tmp_path)))
+    write = on_executors.make_writer(str(tmp_path), opened, {}, list(columns), "_partition", names.split, None)
+    (said,) = [on_executors.read_said(row["said"]) for told in write(batches) for row in told.to_pylist()]
+    footer = pq.ParquetFile(said["path"]).metadata
+    found = {footer.schema.column(i).name: footer.row_group(0).column(i).has_dictionary_page for i in range(9)}
+    large = dict.fromkeys(("n", "own", "decimal"), False)
+    assert found == {**dict.fromkeys(("_partition", "few", "text", "none", "b"), True), **large, "t": False}
+    assert pq.read_table(said["path"]).to_pylist() == whole.to_pylist()
+    chosen = on_executors._Repeated()
+    chosen.choose(pa.Table.from_batches([whole]))
+    assert (chosen._chosen is not None) == decided

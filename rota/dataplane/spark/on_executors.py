@@ -27,6 +27,7 @@ from pyarrow import fs
 SAID = "said binary"  # of each file; see `read_said`
 HELD = 64 << 20
 OPEN = 16  # each has up to 10 MB that a bucket did not take yet
+FIRST = 20_000  # rows of Java's first page
 SLICE = 256  # bytes that a column of a run takes beside its rows
 NOBODYS = "none"  # the folder of rows without a partition: no store has one without a name
 Batches = Iterable[pa.RecordBatch]
@@ -52,17 +53,24 @@ def make_writer(
             files = open_files()
         opened: dict[str | None, _File] = {}  # the one that was written to last is last
         held: dict[str | None, list[pa.RecordBatch]] = {}
-        size = 0
+        size, repeated = 0, _Repeated()
 
         def flush() -> Iterator[pa.RecordBatch]:
             for of, rows in held.items():
-                one = opened.pop(of, None)
+                table, one = pa.Table.from_batches(rows), opened.pop(of, None)
+                if ids is not None:
+                    column, at = _repeat(of or "", len(table)), columns.index(partition)
+                    table = table.set_column(at, table.schema[at].with_type(column.type), column)
                 if one is None:
                     within = name(of) if of else NOBODYS  # whoever reads what is said refuses it
-                    at = None if ids is None else columns.index(partition)
-                    one = _File(files, f"{folder}/{within}", of, rows[0].schema, metadata, once, at)
+                    kept: dict[str, Any] = (
+                        {"use_dictionary": repeated.choose(table)}
+                        if once is None
+                        else {"dictionary_pagesize_limit": once}
+                    )
+                    one = _File(files, f"{folder}/{within}", of, table.schema, metadata, kept)
                 opened[of] = one
-                one.write(rows)
+                one.write(table)
                 if len(opened) > OPEN:
                     yield opened.pop(next(iter(opened))).close()
 
@@ -115,20 +123,16 @@ class _File:
         of: str | None,
         schema: pa.Schema,
         metadata: Mapping[str, str],
-        once: int | None,
-        at: int | None,
+        kept: Mapping[str, Any],
     ) -> None:
-        """`at`: of the column in whose place the partition is written."""
-        self._path, self._of, self._at = f"{folder}/{uuid.uuid4().hex}.parquet", of, at
-        if at is not None:
-            schema = schema.set(at, schema[at].with_type(pa.dictionary(pa.int32(), pa.string())))
+        """`kept`: what Arrow's writer is told of dictionaries."""
+        self._path, self._of = f"{folder}/{uuid.uuid4().hex}.parquet", of
         self._footer: list[Any] = []
         with _as_environment():
             if isinstance(files, fs.LocalFileSystem):  # a bucket has no folders
                 files.create_dir(folder, recursive=True)
             self._file = files.open_output_stream(self._path)
         # As Spark's own writer does it: no schema of Arrow's, and a decimal is an integer where it fits into one.
-        more = {} if once is None else {"dictionary_pagesize_limit": once}
         self._writer = pq.ParquetWriter(
             self._file,
             schema,
@@ -136,17 +140,14 @@ class _File:
             store_decimal_as_integer=True,
             metadata_collector=self._footer,
             write_page_checksum=True,
-            **more,
+            **kept,
         )
         self._writer.add_key_value_metadata(dict(metadata))
 
-    def write(self, rows: Sequence[pa.RecordBatch]) -> None:
+    def write(self, rows: pa.Table) -> None:
         """Writes a row group."""
-        table = pa.Table.from_batches(rows)
-        if self._at is not None:
-            table = table.set_column(self._at, self._writer.schema[self._at], _repeat(self._of or "", table.num_rows))
         with _as_environment():
-            self._writer.write_table(table, row_group_size=table.num_rows)
+            self._writer.write_table(rows, row_group_size=len(rows))
 
     def close(self) -> pa.RecordBatch:
         """Publishes the file, and says it."""
@@ -158,6 +159,33 @@ class _File:
         self._footer[0].write_metadata_file(kept)
         said = {"path": self._path, "partition": self._of, "size": size, "modified": int(time.time() * 1000)}
         return _tell(json.dumps({**said, "footer": kept.getvalue().hex()}).encode())
+
+
+class _Repeated:
+    """The columns that a dictionary makes smaller, as Parquet for Java decides after a first page. Without that Arrow looks
+    up each value of each row group until a dictionary has 1 MB: of 20M rows half of what a task's Python takes. It is
+    decided once a task, or for each file while those are small. Where something is nested, all have one."""
+
+    def __init__(self) -> None:
+        self._chosen: bool | list[str] | None = None
+
+    def choose(self, rows: pa.Table) -> bool | list[str]:
+        """What Arrow's writer is told for a file with these first rows."""
+        if self._chosen is not None:
+            return self._chosen
+        if any(pa.types.is_nested(one.type) for one in rows.schema):
+            return True
+        first = rows.slice(0, FIRST)
+        found = [name for name, one in zip(first.column_names, first.columns, strict=True) if _is_repeated(one)]
+        self._chosen = found if len(first) == FIRST else None
+        return found
+
+
+def _is_repeated(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_dictionary(column.type):
+        return True
+    distinct, size, rows = pc.count_distinct(column, "all").as_py(), column.nbytes, len(column)
+    return bool(distinct * size / rows + rows * distinct.bit_length() / 8 < size)
 
 
 def _tell(said: bytes) -> pa.RecordBatch:
