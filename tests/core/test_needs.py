@@ -314,6 +314,17 @@ def test_what_keeps_work_waiting_is_due_when_the_work_has_waited_long_enough() -
     assert told == [(IDLE, "fails"), (IDLE + 9, "idle")]
 
 
+def test_who_turns_a_sensor_on_is_not_called_before_its_run_had_its_time() -> None:
+    """What had waited since long before was told at once, although somebody had just mended it."""
+    waits, memory = pipeline(ends={"p:a": (5, 9)}), Memory()
+    off = replace(waits, dagster=DagsterSeen(sensors=(SensorSeen("p__backlog", on=False, pipeline="p"),)))
+    told: list[tuple[float, str]] = []
+    for at, seen in ((0.0, off), (500.0, off), (510.0, waits), (500.0 + IDLE, waits), (510.0 + IDLE, waits)):
+        needs, memory = find_needs(replace(seen, now=1000.0 + at), memory)
+        told += [(at, need.cause) for need in needs if need.person]
+    assert told == [(0.0, "off"), (500.0, "off"), (510.0 + IDLE, "idle")]
+
+
 def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
     """A pipeline whose runs take turns is not one at which nobody works."""
     waits = pipeline(ends={"p:a": (5, 9), "p:b": (6, 6)})
