@@ -1,14 +1,9 @@
-"""The columns that rota adds to what Spark reads and writes, and the rows that Parquet files hold."""
+"""The columns that rota adds to what Spark reads and writes, and values without views."""
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from rota.errors import EnvironmentFailed
 from rota.record import PARTITION
 
 if TYPE_CHECKING:
@@ -25,20 +20,6 @@ def restore_ids(frame: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
     return frame.withColumn(PARTITION, F.unhex(PARTITION).cast("string"))
-
-
-def count_rows(files: Sequence[Path]) -> int:
-    """The rows that Parquet files hold, by their footers; one of no bytes has none, as Spark reads it. Raises
-    EnvironmentFailed for one that cannot be read."""
-    try:
-        with ThreadPoolExecutor(8) as pool:
-            return sum(pool.map(_rows, files))
-    except (OSError, pa.ArrowException) as error:
-        raise EnvironmentFailed(f"The footer of a Parquet file cannot be read ({error}). It is tried again") from error
-
-
-def _rows(file: Path) -> int:
-    return int(pq.read_metadata(file).num_rows) if file.stat().st_size else 0
 
 
 def without_views(rows: pa.Table) -> pa.Table:

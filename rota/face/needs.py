@@ -129,8 +129,12 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     if in_vain:  # these wait for a rebalance
         found = [one for one in found if one.cause != "new" and (one.cause != "unowned" or one.state)]
     stopped = {one.name for one in found if one.stops}
-    off = {one.name for one in found if one.stops and one.cause == "off"}  # who turns it on waits for a run from then on
-    found = [replace(one, state=f"{one.state} off") if one.cause == "idle" and one.name in off else one for one in found]
+    off = {
+        one.name for one in found if one.stops and one.cause == "off"
+    }  # who turns it on waits for a run from then on
+    found = [
+        replace(one, state=f"{one.state} off") if one.cause == "idle" and one.name in off else one for one in found
+    ]
     explained = stopped | {one.name for one in found if one.cause == "idle"}  # why their partitions stand still
     found += _find_behind({p: lag for p, lag in behind.items() if pipeline_of(p) not in explained}, seen)
     since = {one.key: min(before.since.get(one.key, seen.now), seen.now - one.lasted) for one in found}
