@@ -129,9 +129,8 @@ def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...],
     if in_vain:  # these wait for a rebalance
         found = [one for one in found if one.cause != "new" and (one.cause != "unowned" or one.state)]
     stopped = {one.name for one in found if one.stops}
-    off = {
-        one.name for one in found if one.stops and one.cause == "off"
-    }  # who turns it on waits for a run from then on
+    # who turns it on waits for a run from then on
+    off = {one.name for one in found if one.stops and one.cause == "off"}
     found = [
         replace(one, state=f"{one.state} off") if one.cause == "idle" and one.name in off else one for one in found
     ]

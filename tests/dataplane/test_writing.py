@@ -277,6 +277,6 @@ def test_a_dictionary_is_written_where_it_makes_a_column_smaller(rows: int, deci
     large = dict.fromkeys(("n", "own", "decimal"), False)
     assert found == {**dict.fromkeys(("_partition", "few", "text", "none", "b"), True), **large, "t": False}
     assert pq.read_table(said["path"]).to_pylist() == whole.to_pylist()
-    chosen = on_executors._Repeated()
+    chosen = on_executors.Repeated()
     chosen.choose(pa.Table.from_batches([whole]))
-    assert (chosen._chosen is not None) == decided
+    assert (chosen.chosen is not None) == decided

@@ -53,7 +53,7 @@ def make_writer(
             files = open_files()
         opened: dict[str | None, _File] = {}  # the one that was written to last is last
         held: dict[str | None, list[pa.RecordBatch]] = {}
-        size, repeated = 0, _Repeated()
+        size, repeated = 0, Repeated()
 
         def flush() -> Iterator[pa.RecordBatch]:
             for of, rows in held.items():
@@ -161,23 +161,23 @@ class _File:
         return _tell(json.dumps({**said, "footer": kept.getvalue().hex()}).encode())
 
 
-class _Repeated:
+class Repeated:
     """The columns that a dictionary makes smaller, as Parquet for Java decides after a first page. Without that Arrow looks
     up each value of each row group until a dictionary has 1 MB: of 20M rows half of what a task's Python takes. It is
     decided once a task, or for each file while those are small. Where something is nested, all have one."""
 
     def __init__(self) -> None:
-        self._chosen: bool | list[str] | None = None
+        self.chosen: bool | list[str] | None = None
 
     def choose(self, rows: pa.Table) -> bool | list[str]:
         """What Arrow's writer is told for a file with these first rows."""
-        if self._chosen is not None:
-            return self._chosen
+        if self.chosen is not None:
+            return self.chosen
         if any(pa.types.is_nested(one.type) for one in rows.schema):
             return True
         first = rows.slice(0, FIRST)
         found = [name for name, one in zip(first.column_names, first.columns, strict=True) if _is_repeated(one)]
-        self._chosen = found if len(first) == FIRST else None
+        self.chosen = found if len(first) == FIRST else None
         return found
 
 
