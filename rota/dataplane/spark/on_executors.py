@@ -163,8 +163,9 @@ class _File:
 
 class Repeated:
     """The columns that a dictionary makes smaller, as Parquet for Java decides after a first page. Without that Arrow looks
-    up each value of each row group until a dictionary has 1 MB: of 20M rows half of what a task's Python takes. It is
-    decided once a task, or for each file while those are small. Where something is nested, all have one."""
+    up each value of each row group until a dictionary has 1 MB: two fifths of what a task's Python takes, where few values
+    come again. It is decided once a task, or for each file while those are small. Where something is nested, all have
+    one."""
 
     def __init__(self) -> None:
         self.chosen: bool | list[str] | None = None

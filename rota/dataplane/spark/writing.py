@@ -10,8 +10,7 @@ that rows are counted instead. A row that is wider than its share ends the job (
 with Spark's measure.
 
 Law: rows of which the plan shows that their partitions are those of the job go there with a number for each, which Spark
-makes of the id and knows the id of; where two ids had one, they go with the ids. (5M rows of Parquet: 2.4 CPU seconds with
-the ids, and 2.0 with numbers.)
+makes of the id; where two ids have the same number, rows go with the ids. It spares some 5 % of a job of Parquet.
 """
 
 import io
