@@ -14,13 +14,14 @@ import json
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count as numbers
 from pathlib import Path
 from random import Random
 
+import click
 import psutil
 
 from rota.catalog import load
@@ -36,6 +37,7 @@ from tests.conformance.processes import Worker
 from tests.waiting import LONG, wait_until
 
 SESSION, MAX_SHUTDOWN = 2.0, 30.0
+LINES = 120  # of a log that are shown where rows are missing
 STRIKES = ("kill worker", "kill run", "hang worker", "hang", "zombie")
 IN_A_BATCH = STRIKES[1:2] + STRIKES[3:]
 RUN = ("-m", "tests.chaos.serving_run")
@@ -97,11 +99,28 @@ class Stage:
                 wait_until(self._until(time.monotonic() + seconds, until, store), seconds + 2 * patience, pause=0.01)
                 self._mend()
                 wait_until(self._until_consumed(time.monotonic() + patience, store), 2 * patience, pause=0.5)
+                if not self.count().right:
+                    click.echo("\n".join(self._explain(store)))
             finally:
                 for process in (*self.agents.values(), *self.runs.values()):
                     process.kill()
             self.refused = len(self.tree.refusals().ring)
         return self.count()
+
+    def _explain(self, store: Store) -> Iterator[str]:
+        """Why nothing came any more, as far as one can tell: what the group says, how each process fares, and the end of its
+        log, with the place where each of its threads is. They end of that."""
+        yield f"strikes: {self.done}, armed: {self.armed}, fell: {self.fell}"
+        tree = GroupState(store, self.group)
+        yield f"live: {tree.live()}\nruns: {tree.runs()}\nparked: {tree.parked()}"
+        yield f"targets: {tree.targets()[1]}\nowned: {tree.owned()}\ncheckpoints: {tree.checkpoints()}"
+        for name, one in [*self.agents.items(), *self.runs.items()]:
+            ended = one.process.poll() is not None
+            yield f"{name} {one.process.pid} {'ended' if ended else psutil.Process(one.process.pid).status()} {one.log.name}"
+            one.signal(signal.SIGABRT)
+            one.signal(signal.SIGCONT)
+            one.ends()
+            yield from one.log.read_text().splitlines()[-LINES:]
 
     def count_claims(self, reason: str = "") -> int:
         """How many lines of claims the agents wrote, of this reason."""
@@ -219,14 +238,15 @@ class Stage:
         return self.folder / f"stop-{name}"
 
     def _mend(self) -> None:
-        """Everything that was to be done later is done now."""
+        """Everything that was to be done later is done now, and no run stops itself any more."""
         self._do_what_is_due(float("inf"))
-        for name, run in self.runs.items():
+        for name in self.runs:
             self._told(name).unlink(missing_ok=True)
-            run.signal(signal.SIGCONT)
 
     def _until_consumed(self, end: float, store: Store) -> Callable[[], bool]:
         def consumed() -> bool:
+            for run in self.runs.values():  # it may have been about to stop when it was mended
+                run.signal(signal.SIGCONT)
             self._start_fallen()
             found = self.count()
             return self._control(store) and (not found.lost or found.doubled > 0 or time.monotonic() > end)

@@ -5,6 +5,7 @@ is a module is forked from a process that has imported them. One that is a text 
 is started from nothing; so is one that a test wants `anew`.
 """
 
+import faulthandler
 import multiprocessing
 import os
 import re
@@ -21,7 +22,7 @@ from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
 SESSION, MAX_SHUTDOWN = 5.0, 60.0
-IMPORTED = ["agent", "backlog", "catalog", "cli.worker", "coordination.client", "core.planner", "serve", "usage"]
+IMPORTED = ["catalog", "cli.worker", "coordination.client", "core.planner", "group.agent", "group.usage", "run.serve"]
 multiprocessing.set_forkserver_preload([*(f"rota.{name}" for name in IMPORTED), "pandas"])
 
 
@@ -60,6 +61,7 @@ def _become(module: str, words: list[str], env: dict[str, str], log: Path) -> No
         os.dup2(out.fileno(), 2)
     os.environ.clear()
     os.environ.update(env)
+    faulthandler.enable()  # SIGABRT writes where each thread is
     sys.argv[1:] = words
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
