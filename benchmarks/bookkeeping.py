@@ -160,7 +160,7 @@ def main() -> int:
     given = parser.parse_args()
     transform = filter_too if given.filter else change_columns
     local = SparkSession.builder.master("local[2]").config("spark.driver.memory", "3g")
-    spark = session.fit_session(local.getOrCreate(), None)
+    spark = session.fit_session(local.getOrCreate())
     with tempfile.TemporaryDirectory() as name:
         here = Path(name)
         write_files(spark, here / "land", given.format, given.rows, given.partitions, given.files)

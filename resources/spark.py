@@ -9,7 +9,8 @@ from pydantic import PrivateAttr
 from rota.dagster.resources.location import LocationResource
 
 if TYPE_CHECKING:
-    from dagster_pyspark import LazyPySparkResource
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 
@@ -23,30 +24,39 @@ class SparkResource(LocationResource):
 
     config: dict[str, str] = {}  # noqa: RUF012 (a pydantic field)
     remote: str = ""
-    _held: "tuple[str | None, LazyPySparkResource] | None" = PrivateAttr(default=None)
+    _held: "tuple[str | None, SparkSession] | None" = PrivateAttr(default=None)
 
     @property
     def spark_session(self) -> "SparkSession":
         """The session of your own assets, as dagster-pyspark's resources have it."""
-        return self.connect(self.remote or None)
+        return self._open(self.remote or None)
 
     def connect(self, endpoint: str | None) -> "SparkSession":
-        """The session at `endpoint` (`sc://host:port`); a local one if it is None."""
+        """The session at a worker's `endpoint` (`sc://host:port`); a local one if it is None. Raises EnvironmentFailed."""
+        from rota.dataplane.spark.session import share_python
+
+        return self._open(endpoint, share_python)
+
+    def _open(
+        self, endpoint: str | None, fit: "Callable[[SparkSession], SparkSession] | None" = None
+    ) -> "SparkSession":
+        """The session that is held, or a new one in its place, as `fit` makes it of a client."""
         from dagster_pyspark import LazyPySparkResource
 
         from rota.dataplane.spark.token import add_token
 
         if self._held and self._held[0] != endpoint:
-            self._held[1].spark_session.stop()  # else the builder returns the other worker's session
+            self._held[1].stop()  # else the builder returns the other worker's session
             self._held = None
         if self._held is None:
             remote = {"spark.remote": add_token(endpoint)} if endpoint else {"spark.master": "local[*]"}
-            self._held = (endpoint, LazyPySparkResource(spark_config={**self.config, **remote}))
-        return self._held[1].spark_session
+            session = LazyPySparkResource(spark_config={**self.config, **remote}).spark_session
+            self._held = (endpoint, fit(session) if fit and endpoint else session)
+        return self._held[1]
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 (Dagster's signature)
         """Ends the run's session. The server serves other runs."""
         if self._held:
             with suppress(Exception):  # the server may be gone, and the session with it
-                self._held[1].spark_session.stop()
+                self._held[1].stop()
             self._held = None

@@ -1,15 +1,18 @@
 """What no test may do to a Spark that others share: its archive is damaged, its disk is full, and at last it is killed."""
 
+import importlib
 import random
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_server import ARCHIVE, SparkServer, SparkSettings
@@ -97,6 +100,56 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(w
     assert not world.tree.parked()
     assert {type(e) for e in world.run("a")} == {CommittedBatch}
     assert damage(world.table / "main", {"p:a": dict.fromkeys(range(3), 8000)}) == NO_DAMAGE
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "each its own"])
+def test_runs_leave_no_process_behind(own: OwnSpark, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run each five minutes, and a Python that each left: after a day a worker had 10 GB less."""
+    if not shared:
+        monkeypatch.setattr(session, "share_python", session.make_active)
+    call(own, str)
+    server = psutil.Process(own.server.pid)
+    before = len(server.children())  # each has its workers below it
+    for _ in range(3):
+        call(own, str)
+    assert len(server.children()) - before == (0 if shared else 3)
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "whatever code"])
+def test_a_session_runs_the_code_of_now(own: OwnSpark, marked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a UDF imports was edited, and the next run had a process of Python that had imported it before."""
+    if not marked:
+        monkeypatch.setattr(session, "mark_code", lambda: 0)
+    folder = own.server.scratch / "edited"
+    folder.mkdir(exist_ok=True)
+    name, found = f"prices_{marked}", []
+    (folder / f"{name}.py").write_text("VALUE = 1")
+    monkeypatch.syspath_prepend(folder)
+    importlib.import_module(name)
+
+    def read() -> str:
+        sys.path.insert(0, str(folder))
+        return str(importlib.import_module(name).VALUE)
+
+    for value in (1, 22):
+        (folder / f"{name}.py").write_text(f"VALUE = {value}")
+        found.append(call(own, read))
+    assert found == ["1", "22" if marked else "1"]
+
+
+def call(own: OwnSpark, function: Callable[[], str]) -> str:
+    """What the function returns in a process of Python of this Spark, in a session of its own."""
+    spark = session.open_session(own.server.url)
+    try:
+        frame = spark.range(1, numPartitions=1)
+        answers = {str(row[0]) for row in frame.select(udf(lambda _: function(), "string")("id")).collect()}
+        said = frame.mapInArrow(
+            lambda rows: [pa.RecordBatch.from_pydict({"said": [function() for _ in rows]})], "said string"
+        )
+        (answer,) = answers | {row[0] for row in said.collect()}
+        return answer
+    finally:
+        spark.stop()
 
 
 def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(

@@ -20,10 +20,11 @@ time.sleep(600)
 """
 TWICE = """
 from pyspark.sql import SparkSession
-from rota.dataplane.spark.session import open_session
-first, second = open_session("sc://127.0.0.1:1"), open_session("sc://127.0.0.1:2")
+from rota.dataplane.spark import session
+session.share_python = lambda spark: session.make_active(spark)  # nobody answers there
+first, second = session.open_session("sc://127.0.0.1:1"), session.open_session("sc://127.0.0.1:2")
 print(SparkSession.getActiveSession() is second, flush=True)
-second.client.release_session = second.client.close = lambda: None  # nobody answers there
+second.client.release_session = second.client.close = lambda: None
 second.stop()
 print(SparkSession.active() is first, flush=True)
 import os

@@ -71,16 +71,16 @@ def test_a_setting_that_spark_does_not_take_is_told_and_the_others_are_set(
 
     if not told:
         monkeypatch.setattr(RuntimeConf, "set", only_warn)
-    spark = session.fit_session(session.open_session(endpoint), None)
+    spark = session.fit_session(session.open_session(endpoint))
     try:
         assert {name: spark.conf.get(name) for name in session.SETTINGS} == session.SETTINGS
         monkeypatch.setitem(session.SETTINGS, "spark.executor.memory", "3g")  # refused
         if told:
             with pytest.raises(EnvironmentFailed, match=r"spark\.executor\.memory"):
-                session.fit_session(spark, None)
+                session.fit_session(spark)
         else:
             with pytest.warns(UserWarning, match=r"spark\.executor\.memory"):  # and the run goes on
-                session.fit_session(spark, None)
+                session.fit_session(spark)
     finally:
         spark.stop()
 

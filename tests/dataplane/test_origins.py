@@ -139,7 +139,7 @@ ALL = SHOWN | MADE | CUT | HIDDEN
 
 @pytest.fixture(scope="module")
 def parsed(spark: SparkSession) -> Parsed:
-    session.fit_session(spark, None)
+    session.fit_session(spark)
     return parsing.parse(spark.range(ROWS).selectExpr(*DATA), corruptible=False)
 
 

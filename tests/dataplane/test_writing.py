@@ -72,7 +72,7 @@ def test_files_are_what_spark_itself_would_have_written(
     tmp_path: Path,
 ) -> None:
     """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
-    fit_session(spark, None)
+    fit_session(spark)
     if numbers:
         monkeypatch.setattr(writing, "NUMBERS", numbers)
     rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")

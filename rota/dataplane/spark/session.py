@@ -1,14 +1,18 @@
 """A Spark session made fit for a run: a dead server is an error in seconds, and every worker writes the same bytes.
 
-Law: a thin client gives up about three seconds after its server died (Spark's own policy waits ten minutes), and by the
+Laws: a thin client gives up about three seconds after its server died (Spark's own policy waits ten minutes), and by the
 client's own keepalive some minutes after one fell silent that nobody kills (measured: 143 s);
 time zone and timestamp format do not depend on the machine; a user's modules travel by value, because the server was
-started elsewhere and cannot import them.
+started elsewhere and cannot import them. A run leaves no process behind: Python functions of all sessions of a server run in
+the same processes.
 """
 
 import os
+import site
 import sys
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -38,14 +42,18 @@ SETTINGS = {
     "spark.sql.optimizer.mapLookupHashThreshold": "0",  # `files/listed.py` looks each row's object up in a literal
     "spark.sql.debug.maxToStringFields": "100000",  # a plan that is read names every column
 }
+ISOLATION = "spark.sql.artifact.isolation.enabled"
+# Sessions share processes of Python where these are equal: of functions by Arrow, and of other ones.
+BUFFERS = ("spark.sql.execution.pandas.udf.buffer.size", "spark.sql.execution.python.udf.buffer.size")
+BUFFER = 65_536  # bytes, Spark's own; up to 16 times as large nothing else depends on it
 
 
 def open_session(endpoint: str | None) -> "SparkSession":
-    """A session of the Spark Connect server at `endpoint`, or of this process where there is none."""
+    """A session of the Spark Connect server at `endpoint`, or of this process if it is None. Raises EnvironmentFailed."""
     from pyspark.sql import SparkSession
 
     if endpoint:
-        return _make_active(SparkSession.builder.remote(add_token(endpoint)).create())
+        return share_python(SparkSession.builder.remote(add_token(endpoint)).create())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its tasks take the system's python3
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
@@ -53,12 +61,74 @@ def open_session(endpoint: str | None) -> "SparkSession":
     return spark
 
 
-def _make_active(spark: "SparkSession") -> "SparkSession":
+def share_python(spark: "SparkSession") -> "SparkSession":
+    """The active session from now on: a client like this one, which ends. Its Python functions run in the processes that all
+    such sessions of a server share. Raises EnvironmentFailed.
+
+    Else Spark starts a Python for each session, and keeps it when the session has ended (SPARK-54055): 37 MB and a thread of
+    the server for each run, and 0.8 s of its first batch. It is decided as a session begins, by a setting that the server's
+    main class gives each new one: so a copy is asked for. What `addArtifacts` sends is shared, too.
+
+    A process of Python keeps what it imported, for as long as it has work. So only sessions of the same code share: the size
+    of a buffer, which is part of what a process is asked for by, says which code that is.
+    """
+    with _in_time(spark):
+        for name, value in {ISOLATION: "false", **dict.fromkeys(BUFFERS, f"{BUFFER + 16 * mark_code()}")}.items():
+            spark.conf.set(name, value)
+        shared: SparkSession = spark.cloneSession()
+        spark.stop()
+    return make_active(shared)
+
+
+def mark_code() -> int:
+    """A number of 16 bits for the code that this process has loaded and Python on the other side imports by itself: modules
+    outside Python's own folders and rota's that do not travel, and what is installed there. Another number, most likely,
+    once any of it changed."""
+    from pyspark.cloudpickle.cloudpickle import list_registry_pickle_by_value
+
+    installed = sorted(site.getsitepackages())
+    folders = (sys.prefix, sys.base_prefix, *installed, str(Path(__file__).parents[2]))
+    known = tuple(os.path.join(folder, "") for folder in folders)
+    modules, travel = dict(sys.modules), list_registry_pickle_by_value()
+    files = {getattr(module, "__file__", None) or "" for name, module in modules.items() if name not in travel} - {""}
+    own = sorted(file for file in files if not file.startswith(known))
+    return zlib.crc32(repr([_stat(path) for path in (*own, *installed)]).encode()) & 0xFFFF
+
+
+def _stat(path: str) -> tuple[str, int, int]:
+    """The path, when it was changed, and how long it is."""
+    try:
+        found = os.stat(path)
+    except OSError:  # of an archive, say
+        return path, 0, 0
+    return path, found.st_mtime_ns, found.st_size
+
+
+def make_active(spark: "SparkSession") -> "SparkSession":
     """Makes the client the active session of this thread, and returns it. PySpark keeps the first one as that: a transform
     would ask a server that may be gone by now. Once it is stopped PySpark goes back to the first."""
     kind: Any = type(spark)
+    kind._set_default_and_active_session(spark)  # where there is none
     kind._active_session.session = spark
     return spark
+
+
+@contextmanager
+def _in_time(spark: "SparkSession") -> Iterator[None]:
+    """What this session is asked is answered within seconds, or fails as EnvironmentFailed."""
+    from pyspark.errors import PySparkException
+
+    if is_remote(spark):
+        from pyspark.sql.connect.client.retries import DefaultPolicy
+
+        policy = DefaultPolicy(max_retries=4, initial_backoff=200, backoff_multiplier=2, max_backoff=2000)
+        spark.client.set_retry_policies([policy])
+    try:
+        yield
+    except PySparkException as error:
+        raise EnvironmentFailed(
+            f"Spark does not answer ({take_first_line(error)}). Check the worker's Spark"
+        ) from error
 
 
 def join_session(connect: "Connect", endpoint: str | None, module: ModuleType | None) -> "SparkSession":
@@ -68,8 +138,10 @@ def join_session(connect: "Connect", endpoint: str | None, module: ModuleType | 
         raise EnvironmentFailed(f"No Spark answers at {endpoint} ({why}). Is the worker alive? See `rota status`")
     from pyspark.errors import PySparkException
 
+    if module is not None:
+        send_by_value(module)
     try:
-        return fit_session(connect(endpoint), module)
+        return fit_session(connect(endpoint))
     except (PySparkException, EnvironmentFailed) as error:
         if TOKEN not in str(error.__cause__ or error):
             raise
@@ -79,25 +151,13 @@ def join_session(connect: "Connect", endpoint: str | None, module: ModuleType | 
         ) from None
 
 
-def fit_session(spark: "SparkSession", module: ModuleType | None) -> "SparkSession":
+def fit_session(spark: "SparkSession") -> "SparkSession":
     """The session with what a run needs. Raises EnvironmentFailed within seconds."""
-    from pyspark.errors import PySparkException
-
     if is_remote(spark):
-        from pyspark.sql.connect.client.retries import DefaultPolicy
-
-        policy = DefaultPolicy(max_retries=4, initial_backoff=200, backoff_multiplier=2, max_backoff=2000)
-        spark.client.set_retry_policies([policy])
-        _make_active(spark)
-    if module is not None:
-        send_by_value(module)
-    try:
+        make_active(spark)
+    with _in_time(spark):
         for name, value in SETTINGS.items():
             spark.conf.set(name, value)
-    except PySparkException as error:
-        raise EnvironmentFailed(
-            f"Spark does not answer ({take_first_line(error)}). Check the worker's Spark"
-        ) from error
     return spark
 
 
