@@ -57,9 +57,11 @@ class WorkerProcess:
             if self.stage.is_quiet(self):
                 self._beat()
             else:
-                self.seen = self.stage.server.stirred
+                self.seen, began = self.stage.server.stirred, self.agent.clock()
                 for _ in self.agent.cycle():
                     yield self.stage.late(self.spec.id)
+                if not self.agent.chooser.has_read(began):
+                    self.seen = -1  # it reads the others in a while, whether anything happens or not
             yield self.stage.rest(self)
         self.store.close()
 

@@ -85,6 +85,10 @@ class Chooser:
         """Whether something is on its way, and changed not long ago: so that the next look should come soon."""
         return self.pending and (self._last is None or self.clock() - self._changed < EAGER)
 
+    def has_read(self, since: float) -> bool:
+        """Whether it read the others since then, on the own clock. `assigned` has nobody to read."""
+        return self._decide is None or self._at >= since
+
     def choose(self, state: State, live: frozenset[str], owned: frozenset[str]) -> Generator[None, None, None]:
         """Chooses anew if something may have changed: `live` are the names that the last look saw, `owned` what is this
         incarnation's of its target. Raises as the reads do."""

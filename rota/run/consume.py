@@ -223,11 +223,14 @@ class ConsumingRun:
         seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
         past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
-        for p, at in sorted(known.items()):
-            untold = [one for one in past if one.goes_beyond(p, at)]
-            yield from (make_event(one, p, latest[p]) for one in reversed(untold))
-            self._write_checkpoints({p: claimed.offsets[p]}, untold[0] if untold else None, claimed.table)
-            self._acknowledge({}, {p: sorted(one.ranges[p] for one in untold if one.op == "commit")})
+        untold = {p: [one for one in past if one.goes_beyond(p, at)] for p, at in sorted(known.items())}
+        for p, batches in untold.items():
+            if batches:
+                yield from (make_event(one, p, latest[p]) for one in reversed(batches))
+                self._write_checkpoints({p: claimed.offsets[p]}, batches[0], claimed.table)
+                self._acknowledge({}, {p: sorted(one.ranges[p] for one in batches if one.op == "commit")})
+        if new := {p: claimed.offsets[p] for p, batches in untold.items() if not batches}:
+            self._write_checkpoints(new, None, claimed.table)
 
     def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
