@@ -6,8 +6,10 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from rota.dataplane.spark import session, words
@@ -83,6 +85,33 @@ def test_a_setting_that_spark_does_not_take_is_told_and_the_others_are_set(
                 session.fit_session(spark)
     finally:
         spark.stop()
+
+
+class Lazy(ModuleType):
+    """As those of `six.moves`: it imports what it stands for when it is asked for anything."""
+
+    def __getattr__(self, name: str) -> object:
+        raise ImportError("there is no tkinter here")
+
+
+def test_code_is_marked_by_what_is_loaded_and_can_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = session.mark_code()
+    monkeypatch.setitem(sys.modules, "lazy", Lazy("lazy"))
+    odd, own = ModuleType("odd"), ModuleType("own")
+    odd.__file__ = tmp_path  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "odd", odd)
+    assert session.mark_code() == before
+    own.__file__ = str(tmp_path / "own.py")
+    monkeypatch.setitem(sys.modules, "own", own)
+    (tmp_path / "own.py").write_text("VALUE = 1")
+    first = session.mark_code()
+    (tmp_path / "own.py").write_text("VALUE = 22")
+    assert len({before, first, session.mark_code()}) == 3
+    cloudpickle.register_pickle_by_value(own)  # it travels
+    try:
+        assert session.mark_code() == before
+    finally:
+        cloudpickle.unregister_pickle_by_value(own)
 
 
 def test_a_schema_that_spark_cannot_read_is_told_before_any_run(endpoint: str) -> None:

@@ -86,13 +86,19 @@ def mark_code() -> int:
     once any of it changed."""
     from pyspark.cloudpickle.cloudpickle import list_registry_pickle_by_value
 
-    installed = sorted(site.getsitepackages())
+    installed = sorted({*site.getsitepackages(), site.getusersitepackages()})
     folders = (sys.prefix, sys.base_prefix, *installed, str(Path(__file__).parents[2]))
     known = tuple(os.path.join(folder, "") for folder in folders)
-    modules, travel = dict(sys.modules), list_registry_pickle_by_value()
-    files = {getattr(module, "__file__", None) or "" for name, module in modules.items() if name not in travel} - {""}
+    travel = list_registry_pickle_by_value()
+    files = {_locate(module) for name, module in list(sys.modules.items()) if name not in travel} - {""}
     own = sorted(file for file in files if not file.startswith(known))
     return zlib.crc32(repr([_stat(path) for path in (*own, *installed)]).encode()) & 0xFFFF
+
+
+def _locate(module: ModuleType) -> str:
+    """Its file; empty where it has none. It is not asked for: some modules import others as they are asked."""
+    file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+    return file if isinstance(file, str) else ""
 
 
 def _stat(path: str) -> tuple[str, int, int]:
@@ -186,11 +192,10 @@ def send_by_value(module: ModuleType) -> None:
     """Sends functions of `module`, and of loaded modules that lie in its folder, as code instead of by name."""
     from pyspark import cloudpickle
 
-    file = getattr(module, "__file__", None)
+    file = _locate(module)
     folder = os.path.join(Path(file).parent, "") if file else None
     for one in list(sys.modules.values()):
-        where = getattr(one, "__file__", None)
-        if one is module or (folder and where and where.startswith(folder)):
+        if one is module or (folder and _locate(one).startswith(folder)):
             cloudpickle.register_pickle_by_value(one)
 
 
