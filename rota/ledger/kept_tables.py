@@ -99,7 +99,13 @@ class Past:
             except DeltaError:
                 kept = None
         mine = kept if kept is not None and kept.version() == version else self.log.load(version)
-        answer = what(mine)
+        try:
+            answer = what(mine)
+        except DeltaError:
+            if mine is not kept:
+                raise
+            mine = self.log.load(version)  # a checkpoint that it goes back to is gone since; the table has another
+            answer = what(mine)
         self.handle = kept if kept is not None and kept.version() > version else mine
         return answer
 
