@@ -3,8 +3,8 @@
 Laws: a thin client gives up about three seconds after its server died (Spark's own policy waits ten minutes), and by the
 client's own keepalive some minutes after one fell silent that nobody kills (measured: 143 s);
 time zone and timestamp format do not depend on the machine; a user's modules travel by value, because the server was
-started elsewhere and cannot import them. A run leaves no process behind: Python functions of all sessions of a server run in
-the same processes.
+started elsewhere and cannot import them. A run leaves no process behind: Python functions of all runs of the same code run in
+the same processes of a server.
 """
 
 import os
@@ -45,7 +45,7 @@ SETTINGS = {
 ISOLATION = "spark.sql.artifact.isolation.enabled"
 # Sessions share processes of Python where these are equal: of functions by Arrow, and of other ones.
 BUFFERS = ("spark.sql.execution.pandas.udf.buffer.size", "spark.sql.execution.python.udf.buffer.size")
-BUFFER = 65_536  # bytes, Spark's own; up to 16 times as large nothing else depends on it
+BUFFER = 65_536  # bytes, Spark's own; up to 16 times as many took as long
 
 
 def open_session(endpoint: str | None) -> "SparkSession":
