@@ -3,8 +3,8 @@
 Laws: a thin client gives up about three seconds after its server died (Spark's own policy waits ten minutes), and by the
 client's own keepalive some minutes after one fell silent that nobody kills (measured: 143 s);
 time zone and timestamp format do not depend on the machine; a user's modules travel by value, because the server was
-started elsewhere and cannot import them. A run leaves no process behind: Python functions of all runs of the same code run in
-the same processes of a server.
+started elsewhere and cannot import them. A run leaves no process behind: Python functions of all runs of the same code
+run in the same processes of a server.
 """
 
 import os
