@@ -24,7 +24,10 @@ from rota.stores import is_url, make_folder, open_files
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 CALENDAR = {"org.apache.spark.version": "4.3.0"}  # a Spark 3 reads no old date where a footer does not say whose it is
-NO_PARTITION = f"The transform made rows without {PARTITION}. Keep {PARTITION} as it comes"
+NO_PARTITION = (
+    f"The transform made rows without {PARTITION}, or of one with an {OFFSET} that this batch does not hold. Keep both as "
+    f"they come"
+)
 LONGEST = 64  # characters of a string that is a statistic
 
 

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -21,6 +21,7 @@ from rota.dataplane import footers, names
 from rota.dataplane.spark import on_executors, writing
 from rota.dataplane.spark.session import fit_session
 from rota.errors import BadTransform, EnvironmentFailed
+from rota.ledger.values import Ranges
 from rota.local.bucket import BucketServer
 from rota.run.consume import CommittedBatch
 from rota.stores import describe_to_executors, open_executors_files
@@ -53,19 +54,19 @@ def place(request: pytest.FixtureRequest, bucket: str, bucket_server: BucketServ
 
 
 @pytest.mark.parametrize(
-    ("counted", "known", "numbers"),
+    ("counted", "known", "number"),
     [
-        (True, (), None),
-        (False, (), None),
-        (False, ("p:a", "p:b", "p:c"), None),
-        (True, ("p:a", "p:b"), {"p:a": 7, "p:b": 7}),
+        (True, None, None),
+        (False, None, None),
+        (False, {"p:a": (0, 2), "p:b": (7, 9), "p:c": (3, 3)}, None),
+        (True, {"p:a": (0, 2), "p:b": (7, 9)}, lambda *_: 7),
     ],
-    ids=["counted", "measured", "by numbers", "two ids with one number"],
+    ids=["counted", "measured", "by numbers", "all have one number"],
 )
 def test_files_are_what_spark_itself_would_have_written(
     counted: bool,
-    known: Sequence[str],
-    numbers: dict[str, int] | None,
+    known: Ranges | None,
+    number: Callable[..., int] | None,
     monkeypatch: pytest.MonkeyPatch,
     spark: SparkSession,
     place: tuple[str, Path],
@@ -73,8 +74,8 @@ def test_files_are_what_spark_itself_would_have_written(
 ) -> None:
     """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
     fit_session(spark)
-    if numbers:
-        monkeypatch.setattr(writing, "NUMBERS", numbers)
+    if number:
+        monkeypatch.setattr(writing, "number", number)
     rows = spark.sql(f"select * from values ({VALUES}, 'p:a', 0L), ({VALUES}, 'p:b', 7L)")
     columns = [one.name for one in spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema]
     declared = spark.createDataFrame([], f"{KINDS}, _partition string, _offset bigint").schema
@@ -104,10 +105,27 @@ def test_files_are_what_spark_itself_would_have_written(
         assert len(found[0]) == one.rows == 2
 
 
-@pytest.mark.parametrize("known", [(), ("p:a",)], ids=["by ids", "by numbers"])
+@given(pairs=st.lists(st.tuples(st.text(max_size=80), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=50))
+@settings(max_examples=15)
+def test_spark_makes_the_same_number(pairs: list[tuple[str, int]], spark: SparkSession) -> None:
+    """Of ids of any length, in any script."""
+    frame = spark.createDataFrame(pairs, "id string, offset bigint")
+    found = [row["n"] for row in frame.select(F.xxhash64("id", "offset").alias("n")).collect()]
+    assert found == [writing.number(*pair) for pair in pairs]
+
+
+def test_an_offset_that_the_batch_does_not_hold_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    """Such as one that `fillna` gives to rows of an outer join."""
+    frame = spark.range(9).select(F.lit("p:a").alias("_partition"), F.col("id").alias("_offset"), "id")
+    assert sum(file.rows for file in writing.write(frame, str(tmp_path), "data/x", known={"p:a": (0, 9)})) == 9
+    with pytest.raises(BadTransform, match="an _offset that this batch does not hold"):
+        writing.write(frame, str(tmp_path), "data/y", known={"p:a": (0, 8)})
+
+
+@pytest.mark.parametrize("known", [None, {"p:a": (0, 1)}], ids=["by ids", "by numbers"])
 @pytest.mark.parametrize("absent", ["null", "''"])
 def test_rows_without_a_partition_are_told_as_such(
-    absent: str, known: Sequence[str], spark: SparkSession, place: tuple[str, Path]
+    absent: str, known: Ranges | None, spark: SparkSession, place: tuple[str, Path]
 ) -> None:
     """An empty path is none: in a bucket the task failed at it, on a disk it was the disk's fault."""
     ids = F.expr(f"if(id < 5, 'p:a', {absent})").alias("_partition")
@@ -195,42 +213,53 @@ def test_a_wide_row_goes_in_like_any_other(world: World, transform: str | None) 
     assert not world.tree.parked()
 
 
-def put(folder: Path, batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+COLUMNS = ["_partition", "n", "_offset"]
+
+
+def put(
+    folder: Path, batches: Iterable[pa.RecordBatch], origins: on_executors.Origins | None = None
+) -> list[dict[str, Any]]:
     """What a task says of the files that it made of these rows."""
     opened = partial(open_executors_files, describe_to_executors(str(folder)))
-    write = on_executors.make_writer(str(folder), opened, {}, ["_partition", "n"], "_partition", names.split, None)
+    write = on_executors.make_writer(str(folder), opened, {}, COLUMNS, "_partition", names.split, None, origins)
     return [on_executors.read_said(row["said"]) for told in write(batches) for row in told.to_pylist()]
 
 
+NUMBERS = {of * 3 + offset: (f"p:{of}", offset) for of in range(41) for offset in range(3)}
+
+
+@pytest.mark.parametrize("numbered", [True, False])
 @pytest.mark.parametrize("held", [1, 200, 1 << 26])
-@given(drawn=st.lists(st.lists(st.integers(0, 40), max_size=60), max_size=12))
+@given(drawn=st.lists(st.lists(st.sampled_from(sorted(NUMBERS)), max_size=60), max_size=12))
 def test_each_row_is_in_one_file_of_its_partition(
-    held: int, drawn: list[list[int]], tmp_path_factory: pytest.TempPathFactory
+    numbered: bool, held: int, drawn: list[list[int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """However they come, and however little a task may hold."""
-    folder, number = tmp_path_factory.mktemp("files"), iter(range(10**6))
-    given_rows = [[(f"p:{of}", next(number)) for of in batch] for batch in drawn]
+    """However they come, and however little a task may hold; with its partition and offset, or a number for both."""
+    folder, count = tmp_path_factory.mktemp("files"), iter(range(10**6))
+    given_rows = [[(*NUMBERS[number], next(count), number) for number in batch] for batch in drawn]
+    sent = [[(n, number) if numbered else (of, n, offset) for of, offset, n, number in rows] for rows in given_rows]
+    schema = pa.schema([(one, pa.string() if one == "_partition" else pa.int64()) for one in COLUMNS[numbered:]])
     batches = [
-        pa.record_batch({"_partition": [of for of, _ in rows], "n": [n for _, n in rows]})
-        for rows in given_rows
-        if rows
+        pa.record_batch(list(zip(*rows, strict=True)) if rows else [[]] * len(schema), schema=schema) for rows in sent
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(on_executors, "HELD", held)
-        said = put(folder, batches)
-    found: list[tuple[str, int]] = []
+        said = put(folder, batches, on_executors.Origins("_offset", NUMBERS, (True, True)) if numbered else None)
+    found: list[tuple[str, int, int]] = []
     for one in said:
         rows = pq.read_table(one["path"]).to_pylist()
         assert {row["_partition"] for row in rows} == {one["partition"]}
         assert [row["n"] for row in rows] == sorted(row["n"] for row in rows)
-        found += [(row["_partition"], row["n"]) for row in rows]
-    assert sorted(found) == sorted(row for rows in given_rows for row in rows)
+        assert list(rows[0]) == COLUMNS
+        found += [(row["_partition"], row["_offset"], row["n"]) for row in rows]
+    assert sorted(found) == sorted(row[:3] for rows in given_rows for row in rows)
     if held > 1 << 20:  # all at once
         assert max(Counter(one["partition"] for one in said).values(), default=0) <= 1
     assert len(list(folder.rglob("*.parquet"))) == len(said)
 
 
-def test_a_task_s_python_does_without_pandas(tmp_path: Path) -> None:
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_task_s_python_does_without_pandas(numbered: bool, tmp_path: Path) -> None:
     """To import it takes as long as all else that a new Python of Spark's does before its first row."""
     code = f"""
 import sys
@@ -241,10 +270,14 @@ from rota.dataplane import names
 from rota.dataplane.spark import on_executors
 given = pa.ipc.open_stream(sys.stdin.buffer).read_next_batch()
 opened = partial(stores.open_executors_files, stores.describe_to_executors({str(tmp_path)!r}))
-write = on_executors.make_writer({str(tmp_path)!r}, opened, {{}}, given.schema.names, "_partition", names.split, None)
+origins = on_executors.Origins("_offset", {{1: ("p:a", 0), 2: ("p:b", 0)}}, (True, True)) if {numbered} else None
+write = on_executors.make_writer(
+    {str(tmp_path)!r}, opened, {{}}, ["_partition", "_offset"], "_partition", names.split, None, origins
+)
 print(len(list(write([given]))), "pandas" in sys.modules)
 """
-    batch, sent = pa.record_batch({"_partition": ["p:b", "p:a"] * 99, "n": range(198)}), pa.BufferOutputStream()
+    ids = {} if numbered else {"_partition": ["p:b", "p:a"] * 99}
+    batch, sent = pa.record_batch({**ids, "_offset": [2, 1] * 99}), pa.BufferOutputStream()
     with pa.ipc.new_stream(sent, batch.schema) as stream:
         stream.write_batch(batch)
     done = subprocess.run(

@@ -27,7 +27,7 @@ from rota.dataplane.files.landing import LandedBytes
 from rota.dataplane.files.staging import find_suffix
 
 T = TypeVar("T")
-READ = 1 << 17  # bytes at a time: they stay in the processor's cache
+READ = 1 << 19  # bytes at a time: with less threads wait for each other, more do not stay in the processor's cache
 LONGEST = 1 << 22  # bytes of a line; a longer one is in doubt
 DEEPEST = 8  # levels of values within the first; a deeper one is in doubt
 PACKED = ".gz"

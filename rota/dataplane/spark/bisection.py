@@ -210,7 +210,7 @@ class Bisection:
                 result, rows = parsing.observe(result, *origins.sum_origins())
             elif not kept:
                 result, rows = parsing.count_rows(result)
-            known = ranges if shown else ()
+            known = ranges if shown else None
             files = writing.write(result, join(self.location, "main"), f"data/{attempt}", counted=counted, known=known)
             footers.check_ranges(files, ranges)
             written = sum(f.rows for f in files)

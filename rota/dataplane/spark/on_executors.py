@@ -15,8 +15,10 @@ import json
 import struct
 import time
 import uuid
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -24,13 +26,36 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-SAID = "said binary"  # of each file; see `read_said`
+SAID = "said"  # the column that tells of each file; see `read_said`
 HELD = 64 << 20
 OPEN = 16  # each has up to 10 MB that a bucket did not take yet
 FIRST = 20_000  # rows of Java's first page
 SLICE = 256  # bytes that a column of a run takes beside its rows
 NOBODYS = "none"  # the folder of rows without a partition: no store has one without a name
 Batches = Iterable[pa.RecordBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Of which partition and offset each row is, by the number that it has in the column `offset`; it comes without its
+    partition. `nullable` is what the file's schema says of partition and offset."""
+
+    offset: str
+    numbers: Mapping[int, tuple[str, int]]
+    nullable: tuple[bool, bool]
+
+    def part(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        """The batch, with its offsets, in one run for each partition; None has the rows of no origin."""
+        runs = pc.run_end_encode(batch.column(self.offset))
+        found = [self.numbers.get(one, (None, 0)) for one in runs.values.to_pylist()]
+        offsets = _spread(runs.run_ends, "q", (offset for _, offset in found))
+        at, field = batch.schema.get_field_index(self.offset), pa.field(self.offset, offsets.type, self.nullable[1])
+        yield from _gather(batch.set_column(at, field, offsets), runs.run_ends, [of for of, _ in found])
+
+    def add_partition(self, rows: pa.Table, at: int, name: str, partition: str | None) -> pa.Table:
+        """The rows, with the partition as a column at this place."""
+        column = _repeat(partition or "", len(rows))
+        return rows.add_column(at, pa.field(name, column.type, self.nullable[0]), column)
 
 
 def make_writer(
@@ -41,12 +66,12 @@ def make_writer(
     partition: str,
     name: Callable[[str], str],
     once: int | None,
-    ids: Mapping[int, str] | None = None,
+    origins: "Origins | None" = None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` runs: it writes rows into files below `folder`, each in the folder that `name` makes of their
     partition, and tells of each by `SAID`. `open_files` opens the store, `metadata` goes into each footer. `columns`
-    is what the columns are called that come, `partition` one of them. `once`: bytes of texts of a column that are each
-    stored once. `ids`: rows come with a number for their partition, which is written in its place."""
+    is what the columns are called, `partition` one of them. `once`: bytes of texts of a column that are each stored once.
+    `origins`: of which partition and offset rows are that come with a number for both."""
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         with _as_environment():
@@ -54,13 +79,13 @@ def make_writer(
         opened: dict[str | None, _File] = {}  # the one that was written to last is last
         held: dict[str | None, list[pa.RecordBatch]] = {}
         size, repeated = 0, Repeated()
+        coming = [one for one in columns if origins is None or one != partition]
 
         def flush() -> Iterator[pa.RecordBatch]:
             for of, rows in held.items():
                 table, one = pa.Table.from_batches(rows), opened.pop(of, None)
-                if ids is not None:
-                    column, at = _repeat(of or "", len(table)), columns.index(partition)
-                    table = table.set_column(at, table.schema[at].with_type(column.type), column)
+                if origins is not None:
+                    table = origins.add_partition(table, columns.index(partition), partition, of)
                 if one is None:
                     within = name(of) if of else NOBODYS  # whoever reads what is said refuses it
                     kept: dict[str, Any] = (
@@ -75,8 +100,9 @@ def make_writer(
                     yield opened.pop(next(iter(opened))).close()
 
         for batch in batches:
-            for of, rows in _part(batch.rename_columns(columns).replace_schema_metadata(None), partition):
-                held.setdefault(of if ids is None else ids.get(of), []).append(rows)
+            rows = batch.rename_columns(coming).replace_schema_metadata(None)
+            for of, run in _part(rows, partition) if origins is None else origins.part(rows):
+                held.setdefault(of, []).append(run)
                 size += SLICE * len(columns)
             size += batch.nbytes
             if size >= HELD:
@@ -92,13 +118,31 @@ def make_writer(
 def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
     """The batch in one run for each value."""
     runs = pc.run_end_encode(batch.column(by))
-    if len(runs.values) > len(runs.values.unique()):
-        batch = batch.take(pc.sort_indices(batch.column(by)))
-        runs = pc.run_end_encode(batch.column(by))
+    yield from _gather(batch, runs.run_ends, runs.values.to_pylist())
+
+
+def _gather(batch: pa.RecordBatch, ends: pa.Array, values: Sequence[Any]) -> Iterator[tuple[Any, pa.RecordBatch]]:
+    """The batch in one run for each value; it has these values in runs that end there."""
+    places: dict[Any, int] = {}
+    order = [places.setdefault(one, len(places)) for one in values]
+    sizes, start = dict.fromkeys(places, 0), 0
+    for value, end in zip(values, ends.to_pylist(), strict=True):
+        sizes[value], start = sizes[value] + end - start, end
+    if order != sorted(order):
+        batch = batch.take(pc.sort_indices(_spread(ends, "i", order)))
     start = 0
-    for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-        yield value, batch.slice(start, end - start)
-        start = end
+    for value, size in sizes.items():
+        yield value, batch.slice(start, size)
+        start += size
+
+
+def _spread(ends: pa.Array, code: str, values: Iterable[int]) -> pa.Array:
+    """Each of these whole numbers up to where its run ends."""
+    kept = array(code, values)
+    one = pa.Array.from_buffers({"i": pa.int32(), "q": pa.int64()}[code], len(kept), [None, pa.py_buffer(kept)])
+    kind, rows = pa.run_end_encoded(ends.type, one.type), ends[-1].as_py() if len(ends) else 0
+    # `from_arrays` would import pandas: see `_hold`.
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_buffers(kind, rows, [None], 0, 0, [ends, one]))
 
 
 @contextmanager
@@ -190,7 +234,7 @@ def _is_repeated(column: pa.ChunkedArray) -> bool:
 
 
 def _tell(said: bytes) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([_hold(said, pa.binary())], names=["said"])
+    return pa.RecordBatch.from_arrays([_hold(said, pa.binary())], names=[SAID])
 
 
 def _repeat(text: str, count: int) -> pa.DictionaryArray:
