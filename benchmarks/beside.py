@@ -318,7 +318,7 @@ def main() -> None:
     """Measures and prints; with `--write`, into the page of results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--store", nargs="+", choices=("disk", "bucket"), default=["disk", "bucket"])
     parser.add_argument("--format", nargs="+", choices=("parquet", "csv", "json"), default=["parquet", "csv", "json"])
     parser.add_argument("--cluster", action="store_true")

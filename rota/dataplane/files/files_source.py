@@ -8,6 +8,7 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 import json
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -360,13 +361,14 @@ class FilesSource:
         """The frame, and its rows by the footers. What a Parquet file has not would be null in every row, and what does not
         fit another number: told, not read, but for null that the user wants so, or of a column that came by itself."""
         landed = (file for p, (start, end) in ranges.items() for file in files[p][start:end])
-        footers = parquet.read_footers({file.path: self.landing.find(file) for file in landed})
         more, new = added.Added(frozenset(), {}), self.declared.new_columns
-        if new == "add":
-            more = added.Added.of(self.declared.schema, self.read_columns())
-            self._refuse(lambda _, path: more.take(path, footers[path]), files, ranges)
-        frame = shown.load(spark, self.declared, self.options, added=more.chosen.values())
-        schema = json.loads(frame.schema.json())
+        with ThreadPoolExecutor(1) as pool:  # while Spark lists the files
+            reading = pool.submit(parquet.read_footers, {file.path: self.landing.find(file) for file in landed})
+            if new == "add":
+                more, footers = added.Added.of(self.declared.schema, self.read_columns()), reading.result()
+                self._refuse(lambda _, path: more.take(path, footers[path]), files, ranges)
+            frame = shown.load(spark, self.declared, self.options, added=more.chosen.values())
+            schema, footers = json.loads(frame.schema.json()), reading.result()
         schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
         null = self.declared.options.get("mergeSchema", "false").lower() == "true"
         self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, footers[path]), files, ranges)

@@ -11,7 +11,7 @@ with Spark's measure.
 
 Law: rows of which the plan shows that they are of the job's offsets go there with one number for partition and offset, which
 Spark makes of both; where two have the same number, or there are more than `NUMBERED`, rows go with both. It spares a job of
-Parquet an eighth of its CPU seconds between Java and Python.
+Parquet a twelfth of what its rows take on the way (8M rows: 2.93 CPU seconds, and 2.69).
 """
 
 import io
