@@ -256,13 +256,15 @@ class FilesSource:
             shown.check_seen(spark)
             return shown.load(spark, self.declared, options, f"{CORRUPT} string, ")
 
-        most = texts.count_most(landed, self.declared.format, self.declared.options)
-        if most is None:
-            frame = mark()
-            self.check_one_a_line(spark, shown, landed)
-            return Records(frame, explain, identify=shown.identify)
-        good = shown.load(spark, self.declared, options | GOOD_ALONE)
-        return Records(good, explain, None, most, mark, shown.identify)
+        with ThreadPoolExecutor(1) as pool:
+            counting = pool.submit(texts.count_most, landed, self.declared.format, self.declared.options)
+            good = shown.load(spark, self.declared, options | GOOD_ALONE)
+            _ = good.schema  # meanwhile Spark lists the files
+        if (most := counting.result()) is not None:
+            return Records(good, explain, None, most, mark, shown.identify)
+        frame = mark()
+        self.check_one_a_line(spark, shown, landed)
+        return Records(frame, explain, identify=shown.identify)
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `FollowsRename.rename_pipeline`."""
