@@ -66,7 +66,7 @@ def make_writer(
     partition: str,
     name: Callable[[str], str],
     once: int | None,
-    origins: "Origins | None" = None,
+    origins: Origins | None = None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """What `mapInArrow` runs: it writes rows into files below `folder`, each in the folder that `name` makes of their
     partition, and tells of each by `SAID`. `open_files` opens the store, `metadata` goes into each footer. `columns`
