@@ -60,8 +60,9 @@ def place(request: pytest.FixtureRequest, bucket: str, bucket_server: BucketServ
         (False, None, None),
         (False, {"p:a": (0, 2), "p:b": (7, 9), "p:c": (3, 3)}, None),
         (True, {"p:a": (0, 2), "p:b": (7, 9)}, lambda *_: 7),
+        (True, {"p:a": (0, writing.NUMBERED), "p:b": (7, 9)}, lambda *_: pytest.fail("a number for each message")),
     ],
-    ids=["counted", "measured", "by numbers", "all have one number"],
+    ids=["counted", "measured", "by numbers", "all have one number", "too many offsets"],
 )
 def test_files_are_what_spark_itself_would_have_written(
     counted: bool,

@@ -367,10 +367,11 @@ class FilesSource:
         with ThreadPoolExecutor(1) as pool:  # while Spark lists the files
             reading = pool.submit(parquet.read_footers, {file.path: self.landing.find(file) for file in landed})
             if new == "add":
-                more, footers = added.Added.of(self.declared.schema, self.read_columns()), reading.result()
-                self._refuse(lambda _, path: more.take(path, footers[path]), files, ranges)
+                more = added.Added.of(self.declared.schema, self.read_columns())
+                self._refuse(lambda _, path: more.take(path, reading.result()[path]), files, ranges)
             frame = shown.load(spark, self.declared, self.options, added=more.chosen.values())
-            schema, footers = json.loads(frame.schema.json()), reading.result()
+            schema = json.loads(frame.schema.json())
+        footers = reading.result()
         schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
         null = self.declared.options.get("mergeSchema", "false").lower() == "true"
         self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, footers[path]), files, ranges)

@@ -81,9 +81,9 @@ def write(
         ONCE if shared else None,
         origins,
     )
-    sizes = _sum_texts(frame, without=(PARTITION,) if origins else ()) if counted else None
-    settings = {} if sizes is None else COUNTED
-    rows = _select(frame, origins is not None, None if sizes is None else sizes > AT_ONCE // ROWS)
+    wide = _find_wide(frame, without=(PARTITION,) if origins else ()) if counted else None
+    settings = {} if wide is None else COUNTED
+    rows = _select(frame, origins is not None, wide)
     try:
         with _set(frame.sparkSession, settings):
             told = rows.mapInArrow(make, T.StructType([T.StructField(on_executors.SAID, T.BinaryType())])).collect()
@@ -115,8 +115,8 @@ def number(partition: str, offset: int) -> int:
     return int.from_bytes(xxhash.xxh64_digest(struct.pack("<q", offset), seed), signed=True)
 
 
-def _sum_texts(frame: "DataFrame", without: Collection[str]) -> "Column | None":
-    """The bytes of a row's texts, but for these columns; None where some may lie inside of other values."""
+def _find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
+    """Whether a row has more texts than its share, but for these columns; None where some may lie inside of other values."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812
 
@@ -125,12 +125,13 @@ def _sum_texts(frame: "DataFrame", without: Collection[str]) -> "Column | None":
     fixed = T.NumericType | T.BooleanType | T.DatetimeType
     if not all(isinstance(kinds[name], fixed) for name in kinds.keys() - texts):
         return None
-    return reduce(add, (F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint") for name in texts), F.lit(0))
+    sizes = (F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint") for name in texts)
+    return reduce(add, sizes, F.lit(0)) > AT_ONCE // ROWS
 
 
 def _select(frame: "DataFrame", numbered: bool, wide: "Column | None") -> "DataFrame":
     """The frame with columns by other names (Spark asks for columns by name, and takes `a.b` for a path), of which no row
-    goes on that is too `wide`; `numbered`: with a number in place of the offset, and no partition."""
+    goes on that is `wide`; `numbered`: with a number in place of the offset, and no partition."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = {name: F.col(f"c{n}") for n, name in enumerate(frame.columns)}
