@@ -20,13 +20,17 @@ def see_sensors(
 ) -> "Iterator[SensorSeen]":
     """Those of these names that Dagster knows; `pipelines` is sensor -> whose it is. How long none has ticked is left out:
     who asks here is ticking."""
-    from rota.face.seen import SensorSeen
+    from rota.face.seen import SensorSeen, blame_sensors
 
     instance = context.instance
-    for state in instance.all_instigator_state() if instance.schedule_storage else []:
-        if state.name in names and is_here(context, state.repository_selector.location_name):
-            told = [_describe(tick) for tick in _read_ticks(instance, state)] if state.is_running else []
-            yield SensorSeen.of_ticks(state.name, state.is_running, told, 0.0, pipelines.get(state.name, ""))
+    states = [
+        state
+        for state in (instance.all_instigator_state() if instance.schedule_storage else [])
+        if state.name in names and is_here(context, state.repository_selector.location_name)
+    ]
+    ticks = [[_describe(tick) for tick in _read_ticks(instance, one)] if one.is_running else [] for one in states]
+    for state, told in zip(states, blame_sensors(ticks), strict=True):
+        yield SensorSeen.of_ticks(state.name, state.is_running, told, 0.0, pipelines.get(state.name, ""))
 
 
 def _read_ticks(instance: dg.DagsterInstance, state: InstigatorState) -> Sequence[InstigatorTick]:

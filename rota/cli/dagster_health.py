@@ -7,12 +7,12 @@ one that ROTA_LOCATION names; without it, of all that have these pipelines.
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 from rota.errors import EnvironmentFailed, printable
 from rota.face.needs import FAILURES
-from rota.face.seen import DagsterSeen, FailedRuns, SensorSeen, Tick
+from rota.face.seen import DagsterSeen, FailedRuns, SensorSeen, Tick, blame_sensors, measure_silence
 from rota.ids import dagster_name
 from rota.local.page import DagsterPage, Words
 
@@ -58,13 +58,16 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
     now = time.time()
     served = [one["name"] for one in mine]
     unserved = [p for p in pipelines if not any(_is_named(s, {dagster_name(p, "backlog")}) for s in served)]
-    sensors = tuple(_describe(one, of, now, pipelines) for one, of in zip(mine, ticks, strict=True))
     lost = {one["name"]: 0.0 for one in meant if _is_lost(one["locationOrLoadError"] or {})}
-    for one, sensor in zip(mine, sensors, strict=True):
-        if sensor.lost:
-            lost[one["location"]] = max(sensor.lost, lost.get(one["location"], 0.0))
+    sensors: list[SensorSeen] = []
+    for location, of in groupby(zip(mine, ticks, strict=True), key=lambda one: one[0]["location"]):
+        here, said = zip(*of, strict=True)
+        blamed = blame_sensors(said)
+        sensors += (_describe(*one, now, pipelines) for one in zip(here, blamed, strict=True))
+        if silence := measure_silence(blamed):
+            lost[location] = silence
     loading = lost or any(entry["loadStatus"] == "LOADING" for entry in meant)
-    return DagsterSeen("", locations, sensors, lost, () if loading else tuple(unserved), failed, rebalances)
+    return DagsterSeen("", locations, tuple(sensors), lost, () if loading else tuple(unserved), failed, rebalances)
 
 
 def _find_fault(entry: Mapping[str, Any]) -> str:

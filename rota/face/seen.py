@@ -1,7 +1,7 @@
 """What one look at a group saw: the values that `needs` judges."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Self
 
@@ -10,6 +10,7 @@ from rota.ledger.values import Position
 from rota.run.eligibility import Facts
 
 HANDOVER = 120.0  # seconds that an owner has to let go, where nothing else is set: ROTA_MAX_SHUTDOWN
+SLOW = "slow"  # the kind of a tick for which Dagster waited in vain
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,7 @@ class Tick:
 @dataclass(frozen=True, slots=True)
 class SensorSeen:
     """A sensor of Dagster's. `failing` is for how many seconds its ticks are known to have failed, with the reason `why`
-    and the `kind` of that error; `lost` for how many no code server answered them; `quiet` the seconds since its last tick
-    began; `pipeline` whose it is, if it is of one."""
+    and the `kind` of that error; `quiet` the seconds since its last tick began; `pipeline` whose it is, if it is of one."""
 
     name: str
     on: bool = True
@@ -58,7 +58,6 @@ class SensorSeen:
     why: str = ""
     quiet: float = 0.0
     pipeline: str = ""
-    lost: float = 0.0
     kind: str = ""
 
     @classmethod
@@ -66,15 +65,40 @@ class SensorSeen:
         """By its last ticks, newest first. One that goes on says nothing yet, but that it began."""
         done = [tick for tick in ticks if tick.done]
         quiet = max(0.0, now - ticks[0].at) if ticks else 0.0
-        lost = list(takewhile(lambda tick: tick.lost, done))
         failed = list(takewhile(lambda tick: tick.failed and not tick.lost, done))
         why, kind = (failed[0].why, failed[0].kind) if failed else ("", "")
-        return cls(name, on, _span(failed), why, quiet, pipeline, _span(lost), kind)
+        return cls(name, on, _span(failed), why, quiet, pipeline, kind)
+
+
+def blame_sensors(ticks: Sequence[Sequence[Tick]]) -> list[list[Tick]]:
+    """The same ticks of all sensors of a code server. A tick that was not answered, while another was in the second half of
+    its time, is its sensor's own: the server is there, and that tick takes longer than Dagster waits."""
+    answers = [tick.end for of in ticks for tick in of if tick.done and not tick.lost]
+    why = (
+        "a tick of it takes longer than Dagster waits for it: see what it waits for, or give its code server more room"
+    )
+    return [
+        [
+            replace(tick, lost=False, why=why, kind=SLOW)
+            if tick.lost and any((tick.at + tick.end) / 2 < answer < tick.end for answer in answers)
+            else tick
+            for tick in of
+        ]
+        for of in ticks
+    ]
+
+
+def measure_silence(ticks: Sequence[Sequence[Tick]]) -> float:
+    """Seconds for which a code server is known to have answered none of its sensors; 0 where it answered one since."""
+    done = [tick for of in ticks for tick in of if tick.done]
+    answered = max((tick.end for tick in done if not tick.lost), default=0.0)
+    lost = sorted((tick for tick in done if tick.lost and tick.end > answered), key=lambda tick: tick.end, reverse=True)
+    return min(_span(lost), lost[0].end - answered) if lost else 0.0
 
 
 def _span(ticks: Sequence[Tick]) -> float:
     """Seconds from when the first began until the last ended; newest first. More than 0 where there is one."""
-    return max(ticks[0].end - ticks[-1].at, 0.001) if ticks else 0.0
+    return max(ticks[0].end - min(tick.at for tick in ticks), 0.001) if ticks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
