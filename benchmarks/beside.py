@@ -2,9 +2,10 @@
 
     python -m benchmarks.beside --rows 20000000 [--store disk bucket] [--format parquet csv json] [--cluster] [--write]
 
-All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. They take turns on
-one Spark Connect server with a worker's settings and two cores (`--cluster`: a master and two Spark workers of one core
-each); before, each reads a fiftieth of the rows, which is not counted.
+All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. They take turns, each
+on a Spark Connect server of its own with a worker's settings and two cores: Java compiles what one system does, as it does
+for whoever uses it. (`--cluster`: all on one application, which has the cores of two Spark workers of one core each.)
+Before the rounds each reads all once, which is not counted: a worker's Spark is warm.
 
 rota       the shipped run, in this process: an index of files, 64 partitions that one worker claimed on a real ZooKeeper,
            each row with its partition and offset, commits under a token in a Delta table. Without Dagster.
@@ -27,7 +28,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -125,13 +126,14 @@ class Place:
 
 @dataclass
 class Stage:
-    """A Spark, a ZooKeeper and a place, on which the systems take turns. Each returns what lists the files it wrote."""
+    """A Spark, a ZooKeeper and a place of a system. What reads returns what lists the files that it wrote; these have one of
+    the `numbers` in their names."""
 
     spark: Any
     url: str
     hosts: str
     place: Place
-    numbers: Iterator[int] = field(default_factory=lambda: iter(range(10**6)))
+    numbers: Iterator[int]
 
     def read_plain(self, landing: str, format: str) -> Written:
         """Plain Spark."""
@@ -225,13 +227,13 @@ def open_place(name: str, folder: Path) -> Iterator[Place]:
 
 
 @contextmanager
-def open_spark(folder: Path, place: Place, master: str) -> Iterator[tuple[Any, str]]:
+def open_spark(folder: Path, place: Place, master: str, name: str) -> Iterator[tuple[Any, str]]:
     """A session of a worker's server, and the address. In a bucket Hadoop writes for the peers: it is told how."""
     hadoop = (
         {f"spark.hadoop.{name}": value for name, value in stores.describe_to_spark().items()} if place.server else {}
     )
     conf = {"spark.driver.memory": "2g", "spark.executor.memory": "1g", "spark.driver.host": "127.0.0.1", **hadoop}
-    server = SparkServer(f"beside-{place.name}", SparkSettings(master, conf), folder / "spark")
+    server = SparkServer(f"beside-{place.name}-{name}", SparkSettings(master, conf), folder / f"spark-{name}")
     server.start()
     try:
         while not (server.ready() and server.has_executors()):
@@ -274,27 +276,26 @@ def read_cpu() -> float:
     return total
 
 
-def measure(stage: Stage, folder: Path, format: str, rows: int, rounds: int) -> Mapping[str, Took]:
+def measure(stages: Mapping[str, Stage], folder: Path, format: str, rows: int, rounds: int) -> Mapping[str, Took]:
     """System -> the medians of what it took. Exits where one lost or doubled a row."""
     ways: dict[str, Callable[[str, str], Written]] = {
-        "rota": stage.read_by_rota,
-        "streaming": stage.read_streaming,
-        "plain": stage.read_plain,
-        "split": stage.read_split,
+        "rota": stages["rota"].read_by_rota,
+        "streaming": stages["streaming"].read_streaming,
+        "plain": stages["plain"].read_plain,
+        "split": stages["split"].read_split,
     }
-    for count, landing in ((rows // 50, f"warm-{format}"), (rows, f"land-{format}")):
-        write_files(folder / "made" / landing, format, count)
-        upload(stage.place, landing, folder / "made" / landing)
+    place = stages["rota"].place
+    write_files(folder / "made" / format, format, rows)
+    upload(place, format, folder / "made" / format)
     took: dict[str, list[Took]] = {name: [] for name in ways}
     for turn, (name, way) in product(range(rounds + 1), ways.items()):
-        count, landing = (rows, f"land-{format}") if turn else (rows // 50, f"warm-{format}")
-        before, spent, began = stage.place.count_requests(), read_cpu(), time.perf_counter()
-        written = way(landing, format)
-        one = Took(time.perf_counter() - began, read_cpu() - spent, stage.place.count_requests() - before)
-        found = stage.place.count(written())
-        if found != (count, count * (count - 1) // 2):
-            sys.exit(f"{name} of {format} in {stage.place.name}: {found} rows and sum, of {count:,}")
-        sys.stderr.write(f"{stage.place.name} {format} {name} {count:,}: {one}\n")
+        before, spent, began = place.count_requests(), read_cpu(), time.perf_counter()
+        written = way(format, format)
+        one = Took(time.perf_counter() - began, read_cpu() - spent, place.count_requests() - before)
+        found = place.count(written())
+        if found != (rows, rows * (rows - 1) // 2):
+            sys.exit(f"{name} of {format} in {place.name}: {found} rows and sum, of {rows:,}")
+        sys.stderr.write(f"{place.name} {format} {name}, round {turn}: {one}\n")
         if turn:
             took[name].append(one)
     median = statistics.median
@@ -338,20 +339,22 @@ def main() -> None:
 def measure_store(store: str, folder: Path, hosts: str, given: argparse.Namespace) -> str:
     """All formats in one store, as a table."""
     lines, before = [], os.getloadavg()[0]
-    with open_place(store, folder) as place, ExitStack() as cluster:
-        master = "local[2]"
+    with open_place(store, folder) as place, ExitStack() as stack:
         if given.cluster:
-            master = cluster.enter_context(SparkCluster(folder / "cluster", cores=1)).url
-        spark, url = cluster.enter_context(open_spark(folder, place, master))
-        stage = Stage(spark, url, hosts, place)
+            master = stack.enter_context(SparkCluster(folder / "cluster", cores=1)).url
+            sparks = dict.fromkeys(SYSTEMS, stack.enter_context(open_spark(folder, place, master, "all")))
+        else:
+            sparks = {name: stack.enter_context(open_spark(folder, place, "local[2]", name)) for name in SYSTEMS}
+        numbers = iter(range(10**6))
+        stages = {name: Stage(spark, url, hosts, place, numbers) for name, (spark, url) in sparks.items()}
         for format in given.format:
-            took = measure(stage, folder, format, given.rows, given.rounds)
+            took = measure(stages, folder, format, given.rows, given.rounds)
             lines.append(format_row(format, given.rows, took))
     head = ["format", *(f"{one}, rows/s" for one in SYSTEMS)]
     head += [f"rota / {peer} (goal {goal:g})" for peer, goal in GOAL.items()]
     head += [f"rota / {peer} by CPU" for peer in GOAL]
     head += [f"requests, {one}" for one in SYSTEMS] if place.server else []
-    where = "a standalone cluster of two Spark workers with a core each" if given.cluster else "`local[2]`"
+    where = "a standalone cluster of two Spark workers with a core each" if given.cluster else "a `local[2]` each"
     return (
         f"{format_table(head, lines)}\n\n{given.rows:,} rows in {PARTITIONS} partitions, rounds: {given.rounds}, on "
         f"{where}. Load before: {before:.1f}; {describe_machine()}."

@@ -3,10 +3,10 @@
     python -m benchmarks.landing [--rounds 7] [--write]
 
 The same files on a local disk are read by links, as on a disk, by a list alone, which says of no row where it is from, and
-by a list with the lookup, as in a bucket; these write nowhere. Links and lookup are also read and written as a batch is. All
-take turns; the first two rounds are not counted. Seconds are those of the processors that Spark and its Python take, which
-other work on the machine changes little. Links and lookup must give every partition and offset its rows; else the exit code
-is 1.
+by a list with the lookup, as in a bucket; these write nowhere. Links and lookup are also read and written as a batch is, and
+so is the list by its names alone, as a bucket is read row by row. All take turns; the first two rounds are not
+counted. Seconds are those of the processors that Spark and its Python take, which other work on the machine changes
+little. Links and lookup must give every partition and offset its rows; else the exit code is 1.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,25 +75,26 @@ def measure_lookup(
         with disk.show(f"{format}{next(number)}", landed, ranges) as links:
             use(identified(links))
 
+    def by_lookup(use: Callable[[DataFrame], None]) -> None:
+        use(identified(listed))
+
     def identified(shown: Shown) -> DataFrame:
         return shown.identify(shown.load(spark, declared, {}))
 
     def drop(frame: DataFrame) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
-    def keep(frame: DataFrame) -> None:
-        write(frame, str(folder / "table"), f"data/{format}{next(number)}", counted=True)
+    def keep(frame: DataFrame, named: Mapping[str, tuple[str, int]] | None = None) -> None:
+        table, path = str(folder / "table"), f"data/{format}{next(number)}"
+        write(frame, table, path, counted=True, known=ranges, named=named)
 
-    ways: dict[str, Callable[[Callable[[DataFrame], None]], None]] = {
-        "links": by_links,
-        "lookup": lambda use: use(identified(listed)),
-    }
     jobs: dict[str, Callable[[], None]] = {
-        "links": lambda: ways["links"](drop),
+        "links": lambda: by_links(drop),
         "list": lambda: drop(listed.load(spark, declared, {})),
-        "lookup": lambda: ways["lookup"](drop),
-        "batch by links": lambda: ways["links"](keep),
-        "batch by lookup": lambda: ways["lookup"](keep),
+        "lookup": lambda: by_lookup(drop),
+        "batch by links": lambda: by_links(keep),
+        "batch by lookup": lambda: by_lookup(keep),
+        "batch by names": lambda: by_lookup(lambda frame: keep(frame, listed.named)),
     }
     wanted = {(p, o): rows for p, of in landed.items() for o in range(len(of))}
 
@@ -102,8 +103,8 @@ def measure_lookup(
         if found != wanted:
             sys.exit(f"{format}: rows are under files that they are not from")
 
-    for way in ways.values():
-        way(check)
+    by_links(check)
+    by_lookup(check)
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(rounds + 2):
         for name in random.sample(list(jobs), len(jobs)):
@@ -114,7 +115,12 @@ def measure_lookup(
     best = {name: statistics.median(of) for name, of in seconds.items()}
     ratios = [
         statistics.median(a / b for a, b in zip(seconds[name], seconds[other], strict=True))
-        for name, other in (("list", "links"), ("lookup", "links"), ("batch by lookup", "batch by links"))
+        for name, other in (
+            ("list", "links"),
+            ("lookup", "links"),
+            ("batch by lookup", "batch by links"),
+            ("batch by names", "batch by links"),
+        )
     ]
     what = f"{format}, {count} files, {count * rows:,} rows"
     return [what, *(f"{best[name]:.2f}" for name in jobs), *(f"{ratio:.2f}x" for ratio in ratios)]
@@ -146,8 +152,8 @@ def run_lookup(folder: Path, rounds: int) -> str:
         server.stop()
     return format_table(
         (
-            "files", "links, CPU s", "list alone", "lookup", "batch by links", "batch by lookup",
-            "list / links", "lookup / links", "of a batch",
+            "files", "links, CPU s", "list alone", "lookup", "batch by links", "by lookup", "by names",
+            "list / links", "lookup / links", "batch by lookup / links", "by names / links",
         ),
         rows,
     )  # fmt: skip

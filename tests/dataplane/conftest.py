@@ -86,6 +86,13 @@ def spark(endpoint: str) -> Iterator[SparkSession]:
     client.stop()
 
 
+@pytest.fixture(autouse=True)
+def _active(request: pytest.FixtureRequest) -> None:
+    """An earlier test may have left the session of a server that it killed, which functions of PySpark would ask."""
+    if "spark" in request.fixturenames:
+        session.make_active(request.getfixturevalue("spark"))
+
+
 @pytest.fixture
 def world(tmp_path: Path, endpoint: str, spark: SparkSession) -> World:
     return World(tmp_path, endpoint, spark=spark)

@@ -8,9 +8,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rota.dataplane.files import bucket as buckets
+from rota.dataplane.files import listed
 from rota.dataplane.files.bucket import PAGE, BucketLanding
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.spark import spark_server
+from rota.dataplane.files.listed import Listed
+from rota.dataplane.spark import plans, spark_server, writing
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.local.bucket import BucketServer
 from rota.run.consume import CommittedBatch
@@ -199,22 +201,114 @@ def test_what_lands_behind_the_list_is_of_no_job(
             records.identify(records.frame).collect()
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize("format", ["parquet", "json", "csv"])
+def test_without_a_transform_a_row_is_under_the_object_of_whose_name_it_has_the_number(
+    format: str,
+    guarded: bool,
+    tmp_path: Path,
+    bucket: str,
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+) -> None:
+    """Whatever the object is called. With the names of two exchanged, their rows are under each other."""
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
+    world.write(f"pipeline = Pipeline(source=source(format={format!r}, schema='n int'), table=delta({{table!r}}))\n")
+    world.give("a", "b")
+    names = sorted(ODD_NAMES)
+    for key, begin in (("a", 0), ("b", 1000)):
+        for offset, name in enumerate(names):
+            numbers = range(begin + 10 * offset, begin + 10 * offset + 9)
+            world.put(f"{key}/{name}.{format}", encode(format, numbers))
+    if not guarded:
+        real = Listed.named.fget
+        swap = {0: 1, 1: 0}
+        lie = property(lambda self: {n: (p, swap.get(o, o)) for n, (p, o) in real(self).items()})
+        monkeypatch.setattr(Listed, "named", lie)
+    assert {type(event) for event in world.run("a", "b")} == {CommittedBatch}
+    found = read_numbers(world)
+    wrong = [
+        (partition, offset)
+        for partition, begin in (("p:a", 0), ("p:b", 1000))
+        for offset in range(len(names))
+        if found[partition, offset] != Counter(range(begin + 10 * offset, begin + 10 * offset + 9))
+    ]
+    assert wrong == ([] if guarded else [("p:a", 0), ("p:a", 1), ("p:b", 0), ("p:b", 1)])
+    assert len(found) == 2 * len(names)
+
+
+def test_a_row_of_no_object_of_the_job_is_nobody_s_data(
+    tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
+) -> None:
+    """Java calls an object otherwise than this process thinks: nothing is committed, and nobody is parked."""
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
+    world.give("a")
+    world.rows("a", "0", 3)
+    real = listed.escape_as_java
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listed, "escape_as_java", lambda uri: real(uri).replace("/0.json", "/%30.json"))
+        with pytest.raises(EnvironmentFailed, match=r"Spark read what is not of this job"):
+            world.run("a")
+    assert not world.tree.parked()
+    world.run("a")
+    assert damage(world.table / "main", {"p:a": {0: 3}}) == NO_DAMAGE
+
+
+UDF = "F.udf(lambda n: n >= 0, 'boolean')('n')"
+
+
 @pytest.mark.parametrize(
-    ("format", "body"),
+    ("format", "body", "by_name"),
     [
-        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')"),
-        ("parquet", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')"),
-        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('shuffle_hash'), F.expr('n = m')).drop('m')"),
-        ("parquet", f"df.crossJoin({OTHER}).where('n = m').drop('m')"),
-        ("json", "df.where('n % 2 = 0').union(df.where('n % 2 = 1')).coalesce(1)"),
-        ("parquet", "df.where(F.udf(lambda n: n >= 0, 'boolean')('n')).sort('n')"),
-        ("json", "df.persist().repartition(3)"),
+        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')", False),
+        ("parquet", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')", False),
+        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('shuffle_hash'), F.expr('n = m')).drop('m')", False),
+        ("parquet", f"df.crossJoin({OTHER}).where('n = m').drop('m')", False),
+        ("json", "df.where('n % 2 = 0').union(df.where('n % 2 = 1')).coalesce(1)", False),
+        ("parquet", f"df.where({UDF}).sort('n')", False),
+        ("parquet", f"df.withColumn('more', {UDF})", False),
+        ("json", "df.persist().repartition(3)", False),
+        ("json", "df.persist().where('n >= 0')", False),
+        ("parquet", "df.where('n >= 0').withColumn('more', F.rand())", True),
+        ("json", "df.where('n >= 0').withColumn('more', F.expr('n * 2'))", True),
     ],
 )
 def test_a_row_stays_under_its_object_where_one_thread_reads_several(
-    format: str, body: str, tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
+    format: str,
+    body: str,
+    by_name: bool,
+    tmp_path: Path,
+    bucket: str,
+    endpoint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
 ) -> None:
-    """Spark says which object a thread has open, not which one a row is from."""
+    """Spark says which object a thread has open, not which one a row is from: that is the same only row by row."""
+    real, names = writing.write, list[bool]()
+    monkeypatch.setattr(writing, "write", lambda *a, **more: names.append(bool(more.get("named"))) or real(*a, **more))
+    world, wanted = land_for(format, body, tmp_path, bucket, endpoint, spark)
+    assert {type(event) for event in world.run("a", "b")} == {CommittedBatch}
+    assert read_numbers(world) == wanted
+    assert set(names) == {by_name}
+
+
+def test_rows_of_an_udf_are_not_row_by_row(
+    tmp_path: Path, bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    """Ablation: the thread reads ahead for Python, and rows are under objects that they are not from."""
+    monkeypatch.setattr(plans, "goes_row_by_row", lambda _: True)
+    world, wanted = land_for("parquet", f"df.coalesce(1).withColumn('more', {UDF})", tmp_path, bucket, endpoint, spark)
+    assert {type(event) for event in world.run("a", "b")} == {CommittedBatch}
+    found = read_numbers(world)
+    assert found != wanted
+    assert sum(found.values(), Counter()) == sum(wanted.values(), Counter()), "each row is there once"
+
+
+def land_for(
+    format: str, body: str, tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
+) -> tuple[World, dict[tuple[str, int], Counter[int]]]:
+    """A world with ten objects and this transform, and the numbers of each."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.write(f"""
 def transform(df):
@@ -231,8 +325,7 @@ pipeline = Pipeline(source=source, table=delta({{table!r}}), transform=transform
     }
     for (partition, offset), numbers in wanted.items():
         world.put(f"{partition[-1]}/{offset}.{format}", encode(format, numbers))
-    assert {type(event) for event in world.run("a", "b")} == {CommittedBatch}
-    assert read_numbers(world) == wanted
+    return world, wanted
 
 
 def test_a_lookup_that_does_not_stand_on_its_reader_is_an_error(

@@ -124,6 +124,30 @@ def test_random_transforms_that_are_said_to_keep_each_row_do(seed: int, frame: D
     assert said[False]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_random_transforms_that_are_said_to_go_row_by_row_do(seed: int, spark: SparkSession, tmp_path: Path) -> None:
+    """Of files that one task reads, Spark has that one open which a row is from."""
+    spark.range(ROWS).selectExpr(*DATA).repartition(5).write.parquet(str(tmp_path / "files"))
+    files, draw, said = spark.read.parquet(str(tmp_path / "files")), random.Random(seed), Counter[bool]()
+    of = {row["id"]: row["name"] for row in files.select("id", F.input_file_name().alias("name")).collect()}
+    assert len(set(of.values())) > 2
+    for _ in range(12):
+        result = files
+        steps = draw.choices((*STEPS, "df.where('id % 3 > 0')"), k=draw.randint(1, 3))
+        try:
+            for step in steps:
+                result = apply(step, result)
+            row_by_row = plans.goes_row_by_row(plans.explain(result))
+            found = result.select("id", F.input_file_name().alias("name")).collect() if row_by_row else []
+        except AnalysisException:
+            continue
+        said[row_by_row] += 1
+        assert all(of[row["id"]] == row["name"] for row in found), steps
+    assert said[True]
+    assert said[False]
+    assert not plans.goes_row_by_row("")
+
+
 CALLS = (
     "df.withColumn('u', F.udf(lambda n: str(n), 'string')('id'))",
     "df.withColumn('u', F.udf(lambda n: str(n), 'string', useArrow=True)('id')).where('u <> 1')",

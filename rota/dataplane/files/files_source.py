@@ -244,7 +244,7 @@ class FilesSource:
                     yield self._read_text(spark, shown, landed)
                 else:  # whoever counts its records notices what Spark does not see
                     frame, rows = self._read_parquet(spark, shown, files, ranges)
-                    yield Records(frame, count=lambda: rows, identify=shown.identify)
+                    yield Records(frame, count=lambda: rows, identify=shown.identify, named=shown.named)
         finally:
             self.reading.clear()
 
@@ -261,7 +261,7 @@ class FilesSource:
             good = shown.load(spark, self.declared, options | GOOD_ALONE)
             _ = good.schema  # meanwhile Spark lists the files
         if (most := counting.result()) is not None:
-            return Records(good, explain, None, most, mark, shown.identify)
+            return Records(good, explain, None, most, mark, shown.identify, shown.named)
         frame = mark()
         self.check_one_a_line(spark, shown, landed)
         return Records(frame, explain, identify=shown.identify)

@@ -58,6 +58,11 @@ class Shown(Protocol):
         """A frame that `load` gave, with the columns `_partition` and `_offset`."""
         ...
 
+    @property
+    def named(self) -> Mapping[str, tuple[str, int]]:
+        """See `Records.named`."""
+        ...
+
     def check_seen(self, spark: "SparkSession") -> None:
         """Raises EnvironmentFailed where Spark does not see them all, each at its size."""
         ...

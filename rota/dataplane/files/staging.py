@@ -76,6 +76,11 @@ class Links:
         """See `Shown.identify`: Spark's reader gave the ids, or what `names.split` has in their place."""
         return (columns.keep_ids if are_plain(self.ranges) else columns.restore_ids)(frame)
 
+    @property
+    def named(self) -> Mapping[str, tuple[str, int]]:
+        """See `Shown.named`: Spark's reader gives both as constants of a file."""
+        return {}
+
     def check_seen(self, spark: "SparkSession") -> None:
         """See `Shown.check_seen`."""
         check_seen(spark, self.stage, self.files, self.ranges)

@@ -204,14 +204,17 @@ class Bisection:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
-            counted = self.location not in WIDE and not (plan and plans.calls_python(plans.explain(result)))
+            whole = plan and plans.explain(result)
+            counted = self.location not in WIDE and not (whole and plans.calls_python(whole))
             rows = None
             if not shown:
                 result, rows = parsing.observe(result, *origins.sum_origins())
             elif not kept:
                 result, rows = parsing.count_rows(result)
             known = ranges if shown else None
-            files = writing.write(result, join(self.location, "main"), f"data/{attempt}", counted=counted, known=known)
+            named = records.named if shown and (not whole or plans.goes_row_by_row(whole)) else None
+            main, folder = join(self.location, "main"), f"data/{attempt}"
+            files = writing.write(result, main, folder, counted=counted, known=known, named=named)
             footers.check_ranges(files, ranges)
             written = sum(f.rows for f in files)
             if rows:

@@ -4,9 +4,9 @@ Law: of a range whose offsets were assigned, every reader gets the same records;
 choice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from rota.dataplane import columns
@@ -42,7 +42,10 @@ class Records:
     they are left out of it, and there are at `most` so many records, the bad ones too: who read that many has read all, and
     none was bad. Who read fewer asks `mark` for the frame that has the bad ones as well.
 
-    `count` counts without Spark how many records there are; None: only Spark could."""
+    `count` counts without Spark how many records there are; None: only Spark could.
+
+    `named` says of which partition and offset a record is by what Spark's `input_file_name` is where it is read; empty where
+    `identify` costs no more than to ask for that."""
 
     frame: "DataFrame"
     explain: Explain | None = None
@@ -50,6 +53,7 @@ class Records:
     most: int | None = None
     mark: "Callable[[], DataFrame] | None" = None
     identify: "Callable[[DataFrame], DataFrame]" = columns.restore_ids  # from what `names.split` has
+    named: "Mapping[str, tuple[str, int]]" = field(default_factory=dict)
 
 
 class SparkSource(Source, Protocol):

@@ -11,7 +11,8 @@ with Spark's measure.
 
 Law: rows of which the plan shows that they are of the job's offsets go there with one number for partition and offset, which
 Spark makes of both; where two have the same number, or there are more than `NUMBERED`, rows go with both. It spares a job of
-Parquet a twelfth of what its rows take on the way (8M rows: 2.93 CPU seconds, and 2.69).
+Parquet a twelfth of what its rows take on the way (8M rows: 2.93 CPU seconds, and 2.69). Where Spark has the name of
+each row's file, the number is made of that, and Spark looks for neither.
 """
 
 import io
@@ -28,7 +29,7 @@ import xxhash
 from rota import stores
 from rota.dataplane import footers, names
 from rota.dataplane.spark import on_executors
-from rota.errors import BadTransform
+from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
 from rota.stores import describe_to_executors, hide_credentials, is_url, join, open_executors_files
@@ -36,6 +37,7 @@ from rota.stores import describe_to_executors, hide_credentials, is_url, join, o
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+Origin = tuple[str, int]  # a partition and an offset
 ONCE = 1 << 28  # bytes: so many of texts, each once, that rows share
 ROWS, AT_ONCE = 8192, 1 << 26
 COUNTED = {  # 2147483647: it is not measured
@@ -43,6 +45,10 @@ COUNTED = {  # 2147483647: it is not measured
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
 WIDE = "rota: a row is wider than its share"
+FOREIGN = (
+    "Spark read what is not of this job. Nothing of it was committed; it is tried again. If it comes back, land objects "
+    "under names of letters, digits, -, _ and . alone"
+)
 NUMBERED = 10_000  # a job's offsets: of files, and not of each message
 
 
@@ -58,11 +64,12 @@ def write(
     counted: bool = False,
     shared: bool = False,
     known: Ranges | None = None,
+    named: Mapping[str, Origin] | None = None,
 ) -> tuple[DataFile, ...]:
     """Writes a frame into `folder` of the table at this location, and says what is there. `counted`: nothing in the frame's
     plan calls Python, so that rows may be counted on their way there. `shared`: rows share long texts, each of which is
-    stored once. `known`: the plan shows that each row is of one of these offsets, or of none. Raises BadTransform for a row
-    without a partition, WideRow, EnvironmentFailed."""
+    stored once. `known`: the plan shows that each row is of one of these offsets, or of none. `named`: see `Records`; the
+    plan goes row by row. Raises BadTransform for a row without a partition, WideRow, EnvironmentFailed."""
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
     from pyspark.sql import types as T  # noqa: N812
@@ -70,7 +77,7 @@ def write(
     hide_credentials()
     for module in (on_executors, names, stores):
         cloudpickle.register_pickle_by_value(module)
-    origins = _number_origins(frame, known or {})
+    origins = _number_origins(frame, known or {}, named or {})
     make = on_executors.make_writer(
         _name_inside(join(table, folder)),
         partial(open_executors_files, describe_to_executors(table)),
@@ -83,7 +90,7 @@ def write(
     )
     wide = _find_wide(frame, without=(PARTITION,) if origins else ()) if counted else None
     settings = {} if wide is None else COUNTED
-    rows = _select(frame, origins is not None, wide)
+    rows = _select(frame, origins is not None, bool(named), wide)
     try:
         with _set(frame.sparkSession, settings):
             told = rows.mapInArrow(make, T.StructType([T.StructField(on_executors.SAID, T.BinaryType())])).collect()
@@ -93,26 +100,31 @@ def write(
         raise
     said = [on_executors.read_said(row[on_executors.SAID]) for row in told]
     if not all(one["partition"] for one in said):
-        raise BadTransform(footers.NO_PARTITION)
+        raise EnvironmentFailed(FOREIGN) if origins and named else BadTransform(footers.NO_PARTITION)
     files = tuple(_describe(one, table) for one in sorted(said, key=lambda one: one["path"]))
     footers.check_there(table, files)
     return files
 
 
-def _number_origins(frame: "DataFrame", ranges: Ranges) -> on_executors.Origins | None:
+def _number_origins(frame: "DataFrame", ranges: Ranges, named: Mapping[str, Origin]) -> on_executors.Origins | None:
     """All origins of the ranges; None where there are none or too many, or where they cannot be told apart by number."""
     count = sum(end - start for start, end in ranges.values())
     if not 0 < count <= NUMBERED:
         return None
-    numbers = {number(p, offset): (p, offset) for p, (start, end) in ranges.items() for offset in range(start, end)}
+    numbers = {number(name): origin for name, origin in named.items()} or {
+        number(p, offset): (p, offset) for p, (start, end) in ranges.items() for offset in range(start, end)
+    }
     nullable = (frame.schema[PARTITION].nullable, frame.schema[OFFSET].nullable)
     return on_executors.Origins(OFFSET, numbers, nullable) if len(numbers) == count else None
 
 
-def number(partition: str, offset: int) -> int:
-    """What Spark's `xxhash64` makes of both."""
-    seed = xxhash.xxh64_intdigest(partition.encode(), 42)
-    return int.from_bytes(xxhash.xxh64_digest(struct.pack("<q", offset), seed), signed=True)
+def number(*values: str | int) -> int:
+    """What Spark's `xxhash64` makes of texts and whole numbers (`bigint`)."""
+    made = 42
+    for value in values:
+        data = value.encode() if isinstance(value, str) else struct.pack("<q", value)
+        made = xxhash.xxh64_intdigest(data, made)
+    return made - (1 << 64) if made >> 63 else made
 
 
 def _find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
@@ -129,16 +141,18 @@ def _find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
     return reduce(add, sizes, F.lit(0)) > AT_ONCE // ROWS
 
 
-def _select(frame: "DataFrame", numbered: bool, wide: "Column | None") -> "DataFrame":
+def _select(frame: "DataFrame", numbered: bool, named: bool, wide: "Column | None") -> "DataFrame":
     """The frame with columns by other names (Spark asks for columns by name, and takes `a.b` for a path), of which no row
-    goes on that is `wide`; `numbered`: with a number in place of the offset, and no partition."""
+    goes on that is `wide`; `numbered`: with a number in place of the offset, of the name of the file where that is `named`,
+    and no partition."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = {name: F.col(f"c{n}") for n, name in enumerate(frame.columns)}
     plain = frame.toDF(*(f"c{n}" for n in range(len(columns))))
     last = columns[OFFSET]  # always read
     if numbered:
-        last = F.xxhash64(columns.pop(PARTITION), last)
+        both = columns.pop(PARTITION), last
+        last = F.xxhash64(F.input_file_name()) if named else F.xxhash64(*both)
     if wide is not None:
         last = F.when(wide, F.raise_error(F.lit(WIDE)).cast("bigint")).otherwise(last)
     return plain.select(*{**columns, OFFSET: last.alias(OFFSET)}.values())
