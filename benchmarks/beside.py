@@ -2,10 +2,11 @@
 
     python -m benchmarks.beside --rows 20000000 [--store disk bucket] [--format parquet csv json] [--cluster] [--write]
 
-All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. They take turns, each
-on a Spark Connect server of its own with a worker's settings and two cores: Java compiles what one system does, as it does
-for whoever uses it. (`--cluster`: all on one application, which has the cores of two Spark workers of one core each.)
-Before the rounds each reads all once, which is not counted: a worker's Spark is warm.
+All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. rota takes turns with one
+peer after the other, each on a Spark Connect server of its own with a worker's settings and two cores. So Java compiles what
+one system does, as it does for whoever uses it, and nobody rests for long. (`--cluster`: all on one application, which has
+the cores of two Spark workers of one core each.) Before the turns both read all once, which is not counted: a worker's Spark
+is warm.
 
 rota       the shipped run, in this process: an index of files, 64 partitions that one worker claimed on a real ZooKeeper,
            each row with its partition and offset, commits under a token in a Delta table. Without Dagster.
@@ -27,9 +28,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ class Place:
 @dataclass
 class Stage:
     """A Spark, a ZooKeeper and a place of a system. What reads returns what lists the files that it wrote; these have one of
-    the `numbers` in their names."""
+    the `numbers` in their names. The files to read lie in the folder that is called as their format."""
 
     spark: Any
     url: str
@@ -135,30 +135,30 @@ class Stage:
     place: Place
     numbers: Iterator[int]
 
-    def read_plain(self, landing: str, format: str) -> Written:
+    def read_plain(self, format: str) -> Written:
         """Plain Spark."""
         out = f"out{next(self.numbers)}"
-        self._read_all(landing, format).write.parquet(f"{self.place.spark}/{out}")
+        self._read_all(format).write.parquet(f"{self.place.spark}/{out}")
         return lambda: self._list_parquet(out)
 
-    def read_split(self, landing: str, format: str) -> Written:
+    def read_split(self, format: str) -> Written:
         """Plain Spark, whose rows say where they are from."""
         from pyspark.sql import functions as F  # noqa: N812
 
-        out, frame = f"out{next(self.numbers)}", self._read_all(landing, format)
+        out, frame = f"out{next(self.numbers)}", self._read_all(format)
         parts = F.split(frame.metadataColumn("_metadata")["file_path"], "/")
         key, number = F.element_at(parts, -2), F.substring(F.element_at(parts, -1), 1, 5).cast("long")
         told = frame.select("*", key.alias("_partition"), number.alias("_offset"), key.alias("split"))
         told.write.partitionBy("split").parquet(f"{self.place.spark}/{out}")
         return lambda: self._list_parquet(out)
 
-    def _read_all(self, landing: str, format: str) -> Any:
-        return self.spark.read.schema(SCHEMA).format(format).load(f"{self.place.spark}/{landing}/*")
+    def _read_all(self, format: str) -> Any:
+        return self.spark.read.schema(SCHEMA).format(format).load(f"{self.place.spark}/{format}/*")
 
-    def read_streaming(self, landing: str, format: str) -> Written:
+    def read_streaming(self, format: str) -> Written:
         """Structured Streaming; of what is in its folder only what its log names counts."""
         out, mark = f"out{next(self.numbers)}", f"mark{next(self.numbers)}"
-        frame = self.spark.readStream.schema(SCHEMA).format(format).load(f"{self.place.spark}/{landing}/*")
+        frame = self.spark.readStream.schema(SCHEMA).format(format).load(f"{self.place.spark}/{format}/*")
         told = {"path": f"{self.place.spark}/{out}", "checkpointLocation": f"{self.place.spark}/{mark}"}
         query = frame.writeStream.format("parquet").options(**told).trigger(availableNow=True).start()
         query.awaitTermination()
@@ -177,10 +177,10 @@ class Stage:
         there = stores.open_files(self.place.at).get_file_info(pa.fs.FileSelector(folder, recursive=True))
         return [one.path for one in there if one.path.endswith(".parquet") and "/_temporary/" not in one.path]
 
-    def read_by_rota(self, landing: str, format: str) -> Written:
+    def read_by_rota(self, format: str) -> Written:
         """The shipped run."""
         table = f"{self.place.at}/table{next(self.numbers)}"
-        source = files(f"{self.place.at}/{landing}", format=format, schema=SCHEMA, settle=0)  # type: ignore[arg-type]
+        source = files(f"{self.place.at}/{format}", format=format, schema=SCHEMA, settle=0)  # type: ignore[arg-type]
         pipeline = Pipeline(source, delta(table), name=f"p{uuid.uuid4().hex[:8]}", group=f"g{uuid.uuid4().hex[:8]}")
         with self._claim(pipeline) as (tree, incarnation, partitions):
             ports = open_ports(pipeline, pipeline.group, tree.meta().id, connect=lambda _: self.spark)
@@ -264,6 +264,14 @@ class Took:
     requests: int
 
 
+@dataclass(frozen=True)
+class Pair:
+    """What rota took, and the peer behind it."""
+
+    mine: Took
+    its: Took
+
+
 def read_cpu() -> float:
     """CPU seconds by now."""
     total = 0.0
@@ -276,42 +284,48 @@ def read_cpu() -> float:
     return total
 
 
-def measure(stages: Mapping[str, Stage], folder: Path, format: str, rows: int, rounds: int) -> Mapping[str, Took]:
-    """System -> the medians of what it took. Exits where one lost or doubled a row."""
-    ways: dict[str, Callable[[str, str], Written]] = {
-        "rota": stages["rota"].read_by_rota,
-        "streaming": stages["streaming"].read_streaming,
-        "plain": stages["plain"].read_plain,
-        "split": stages["split"].read_split,
-    }
-    place = stages["rota"].place
-    write_files(folder / "made" / format, format, rows)
-    upload(place, format, folder / "made" / format)
-    took: dict[str, list[Took]] = {name: [] for name in ways}
-    for turn, (name, way) in product(range(rounds + 1), ways.items()):
-        before, spent, began = place.count_requests(), read_cpu(), time.perf_counter()
-        written = way(format, format)
-        one = Took(time.perf_counter() - began, read_cpu() - spent, place.count_requests() - before)
-        found = place.count(written())
-        if found != (rows, rows * (rows - 1) // 2):
-            sys.exit(f"{name} of {format} in {place.name}: {found} rows and sum, of {rows:,}")
-        sys.stderr.write(f"{place.name} {format} {name}, round {turn}: {one}\n")
-        if turn:
-            took[name].append(one)
+def measure(
+    open_stage: Callable[[str], AbstractContextManager[Stage]], place: Place, format: str, rows: int, rounds: int
+) -> Mapping[str, Sequence[Pair]]:
+    """Peer -> what rota took and what it took, turn by turn. Exits where one lost or doubled a row."""
+    found: dict[str, Sequence[Pair]] = {}
+    for peer in GOAL:
+        with open_stage("rota") as mine, open_stage(peer) as its:
+            ways = {
+                "rota": mine.read_by_rota,
+                "streaming": its.read_streaming,
+                "plain": its.read_plain,
+                "split": its.read_split,
+            }
+            turns = []
+            for turn in range(rounds + 1):
+                took = [time_one(ways[name], place, format, rows, f"{name}, round {turn}") for name in ("rota", peer)]
+                turns.append(Pair(*took))
+            found[peer] = turns[1:]
+    return found
+
+
+def time_one(way: Callable[[str], Written], place: Place, format: str, rows: int, what: str) -> Took:
+    """What a system takes for these rows, all of which it wrote, once."""
+    before, spent, began = place.count_requests(), read_cpu(), time.perf_counter()
+    written = way(format)
+    took = Took(time.perf_counter() - began, read_cpu() - spent, place.count_requests() - before)
+    found = place.count(written())
+    if found != (rows, rows * (rows - 1) // 2):
+        sys.exit(f"{what} of {format} in {place.name}: {found} rows and sum, of {rows:,}")
+    sys.stderr.write(f"{place.name} {format} {what}: {took}\n")
+    return took
+
+
+def format_row(format: str, rows: int, turns: Mapping[str, Sequence[Pair]]) -> list[str]:
+    """A row of the table: medians; the ratios are those of each turn."""
+    took = {"rota": [one.mine for of in turns.values() for one in of]}
+    took |= {peer: [one.its for one in of] for peer, of in turns.items()}
     median = statistics.median
-    return {
-        name: Took(median(o.seconds for o in of), median(o.cpu for o in of), int(median(o.requests for o in of)))
-        for name, of in took.items()
-    }
-
-
-def format_row(format: str, rows: int, took: Mapping[str, Took]) -> list[str]:
-    """A row of the table."""
-    mine = took["rota"]
-    speeds = [f"{rows / one.seconds:,.0f}" for one in took.values()]
-    ratios = [f"{took[peer].seconds / mine.seconds:.2f}" for peer in GOAL]
-    cpu = [f"{took[peer].cpu / mine.cpu:.2f}" for peer in GOAL]
-    asked = [f"{one.requests:,}" for one in took.values() if one.requests]
+    speeds = [f"{rows / median(one.seconds for one in of):,.0f}" for of in took.values()]
+    ratios = [f"{median(one.its.seconds / one.mine.seconds for one in of):.2f}" for of in turns.values()]
+    cpu = [f"{median(one.its.cpu / one.mine.cpu for one in of):.2f}" for of in turns.values()]
+    asked = [f"{median(one.requests for one in of):,.0f}" for of in took.values() if any(o.requests for o in of)]
     return [format, *speeds, *ratios, *cpu, *asked]
 
 
@@ -338,18 +352,21 @@ def main() -> None:
 
 def measure_store(store: str, folder: Path, hosts: str, given: argparse.Namespace) -> str:
     """All formats in one store, as a table."""
-    lines, before = [], os.getloadavg()[0]
+    lines, before, numbers = [], os.getloadavg()[0], iter(range(10**6))
     with open_place(store, folder) as place, ExitStack() as stack:
-        if given.cluster:
-            master = stack.enter_context(SparkCluster(folder / "cluster", cores=1)).url
-            sparks = dict.fromkeys(SYSTEMS, stack.enter_context(open_spark(folder, place, master, "all")))
-        else:
-            sparks = {name: stack.enter_context(open_spark(folder, place, "local[2]", name)) for name in SYSTEMS}
-        numbers = iter(range(10**6))
-        stages = {name: Stage(spark, url, hosts, place, numbers) for name, (spark, url) in sparks.items()}
+        cluster = stack.enter_context(SparkCluster(folder / "cluster", cores=1)) if given.cluster else None
+        shared = stack.enter_context(open_spark(folder, place, cluster.url, "all")) if cluster else None
+
+        @contextmanager
+        def open_stage(system: str) -> Iterator[Stage]:
+            own = nullcontext(shared) if shared else open_spark(folder, place, "local[2]", system)
+            with own as (spark, url):
+                yield Stage(spark, url, hosts, place, numbers)
+
         for format in given.format:
-            took = measure(stages, folder, format, given.rows, given.rounds)
-            lines.append(format_row(format, given.rows, took))
+            write_files(folder / "made" / format, format, given.rows)
+            upload(place, format, folder / "made" / format)
+            lines.append(format_row(format, given.rows, measure(open_stage, place, format, given.rows, given.rounds)))
     head = ["format", *(f"{one}, rows/s" for one in SYSTEMS)]
     head += [f"rota / {peer} (goal {goal:g})" for peer, goal in GOAL.items()]
     head += [f"rota / {peer} by CPU" for peer in GOAL]

@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 FACE = "face/"  # one ZooKeeper and one Spark for all
 # And one `dagster dev`: a second process would start its own. These take as long as the others of the face.
 LINE = tuple(f"face/test_{name}.py" for name in ("alone", "clicks", "hour", "lasting", "line", "page"))
-# Each starts all of it: one at a time.
-DEMO = ("demo/test_end_to_end.py", "demo/test_from_a_topic.py", "demo/test_up.py", "face/test_situations.py")
+# Each starts all of it.
+DEMO = (
+    "face/test_situations.py", "demo/test_end_to_end.py", "demo/test_from_a_topic.py", "demo/test_off_one_disk.py",
+    "demo/test_up.py", "face/test_neighbours.py",
+)  # fmt: skip
+STACKS = (*DEMO, *LINE)  # one at a time: two of them and the rest want ten times the processors that there are
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 KAFKA = "dataplane/kafka/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
@@ -30,10 +34,10 @@ HALVES = "conservation/test_differential.py"  # its cases are played in halves: 
 ENSEMBLE = ("conformance/test_ensemble.py", "conformance/test_older_zookeeper.py")  # one of three servers for both
 PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
 TOGETHER = {
-    "line": LINE, "demo": DEMO, "face": FACE, "rabbitmq": RABBITMQ, "kafka": KAFKA, "access": ACCESS, "ensemble": ENSEMBLE,
+    "stacks": STACKS, "face": FACE, "rabbitmq": RABBITMQ, "kafka": KAFKA, "access": ACCESS, "ensemble": ENSEMBLE,
 }  # fmt: skip
 REAL = {"bucket_server", "zookeeper", "ensemble", "start", "real", "endpoint", "spark"}  # fixtures that start a process
-# The longest first. The demo ends before the others, and its process goes on with what waits for clocks, too: chaos.
+# The longest first.
 FIRST = (*DEMO, FACE, HALVES, "conservation/", "chaos/", "dataplane/", "sim/", "conformance/")
 
 
