@@ -21,7 +21,7 @@ from rota.core.constraints import matches
 from rota.core.reasons import explain_unplaceable
 from rota.core.values import Kind
 from rota.errors import ForeignTable, Unavailable, counted
-from rota.face.seen import SLOW, PipelineSeen, Seen
+from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
 from rota.run.eligibility import Eligibility, Facts, judge
@@ -205,8 +205,7 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
             yield Finding(of, name, "off", f"{about}it is turned off", "turn it on, on Dagster's page")
         elif sensor.failing:
             which = sensor.kind if sensor.kind in SHARED else sensor.why
-            bound = 2 * FAILING if sensor.kind == SLOW else FAILING  # one slow tick alone lasts a minute
-            yield Finding(of, name, "fails", about + sensor.why, "", bound, lasted=sensor.failing, which=which)
+            yield Finding(of, name, "fails", about + sensor.why, "", FAILING, lasted=sensor.failing, which=which)
     ticking = [sensor.quiet for sensor in there.sensors if sensor.on]
     if ticking and min(ticking) >= IDLE:
         why = f"no sensor has begun a tick for {min(ticking):.0f} s"

@@ -62,10 +62,13 @@ class SensorSeen:
 
     @classmethod
     def of_ticks(cls, name: str, on: bool, ticks: Sequence[Tick], now: float, pipeline: str = "") -> Self:
-        """By its last ticks, newest first. One that goes on says nothing yet, but that it began."""
+        """By its last ticks, newest first. One that goes on says nothing yet, but that it began; one that was slow says
+        nothing alone, for it lasted as long as Dagster waits."""
         done = [tick for tick in ticks if tick.done]
         quiet = max(0.0, now - ticks[0].at) if ticks else 0.0
         failed = list(takewhile(lambda tick: tick.failed and not tick.lost, done))
+        if [tick.kind for tick in failed] == [SLOW]:
+            failed = []
         why, kind = (failed[0].why, failed[0].kind) if failed else ("", "")
         return cls(name, on, _span(failed), why, quiet, pipeline, kind)
 
@@ -89,8 +92,9 @@ def blame_sensors(ticks: Sequence[Sequence[Tick]]) -> list[list[Tick]]:
 
 
 def measure_silence(ticks: Sequence[Sequence[Tick]]) -> float:
-    """Seconds for which a code server is known to have answered none of its sensors; 0 where it answered one since."""
-    done = [tick for of in ticks for tick in of if tick.done]
+    """Seconds for which a code server is known to have answered none of its sensors, by what `blame_sensors` says of their
+    ticks; 0 where it answered one since."""
+    done = [tick for of in ticks for tick in of if tick.done and tick.kind != SLOW]
     answered = max((tick.end for tick in done if not tick.lost), default=0.0)
     lost = sorted((tick for tick in done if tick.lost and tick.end > answered), key=lambda tick: tick.end, reverse=True)
     return min(_span(lost), lost[0].end - answered) if lost else 0.0

@@ -23,7 +23,7 @@ from rota.face.needs import (
     find_needs,
     join_needs,
 )
-from rota.face.seen import SLOW, DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen
+from rota.face.seen import DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen
 from rota.ledger.values import Position
 from rota.run.eligibility import Facts
 
@@ -120,7 +120,6 @@ HEALTHY = {
     "Dagster restarts": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE - 1),
     "a code location that is reloaded": (dagster(unserved=("p",)), SETTLE - 1),
     "a code server that was killed": (dagster(locations={"here": "it is not loaded"}), SETTLE - 1),
-    "a sensor's slow tick": (dagster(sensors=(SensorSeen("p__backlog", failing=60.0, kind=SLOW),)), FAILING - 2),
     "a sensor failed once": (dagster(sensors=(SensorSeen("p__backlog", failing=1.0, why="x"),)), FAILING - 2),
     "a target that is written anew": (replace(WELL, records={"/rota/default/assign/w1": "unreadable"}), SETTLE - 1),
     "a worker that comes back": (replace(facts(**GONE), grace=60.0, workers=ALONE), SETTLE + 59),
@@ -185,7 +184,6 @@ NEEDS = {
     "a frozen code server": (dagster(lost={"here": 1.0}), SETTLE, "location", "code server does not answer"),
     "a sensor that is off": (dagster(sensors=(SensorSeen("p__backlog", on=False),)), 0.0, "off", "turn it on"),
     "a sensor that fails": (dagster(sensors=(SensorSeen("p__backlog", failing=80.0, why="x"),)), 0.0, "fails", "x"),
-    "slow ticks": (dagster(sensors=(SensorSeen("p__backlog", failing=121.0, why="x", kind=SLOW),)), 0.0, "fails", "x"),
     "a daemon that stands": (dagster(sensors=(SensorSeen("p__backlog", quiet=80.0),)), 0.0, "daemon", "daemon"),
     "an unserved pipeline": (dagster(unserved=("p",)), SETTLE, "unserved", "reload"),
     "a pipeline without a file": (

@@ -39,6 +39,17 @@ def test_a_server_that_answers_one_sensor_is_not_silent_and_the_other_is_slow() 
     assert "longer than Dagster waits" in found.why
 
 
+def test_one_slow_tick_alone_calls_nobody_however_long_dagster_waits() -> None:
+    assert look([lost(0.0, 180.0), Tick(-9.0, -8.0)], [Tick(170.0, 171.0)]) == (0.0, [0.0, 0.0])
+    refused = Tick(181.0, 182.0, failed=True, why="No ZooKeeper")
+    assert look([refused, lost(0.0, 180.0)], [Tick(170.0, 171.0)]) == (0.0, [182.0, 0.0])
+
+
+def test_a_slow_tick_is_no_answer_at_its_end() -> None:
+    """The server answered another for the last time at 31."""
+    assert look([lost(0.0, 60.0)], [Tick(30.0, 31.0)], [lost(20.0, 80.0)])[0] == 49.0
+
+
 def test_a_server_that_answers_again_is_well() -> None:
     before = [lost(60.0, 120.0), lost(0.0, 60.0)]
     assert look([Tick(121.0, done=False), *before], [Tick(121.0, 122.0), *before]) == (0.0, [0.0, 0.0])

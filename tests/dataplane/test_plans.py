@@ -126,26 +126,32 @@ def test_random_transforms_that_are_said_to_keep_each_row_do(seed: int, frame: D
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_transforms_that_are_said_to_go_row_by_row_do(seed: int, spark: SparkSession, tmp_path: Path) -> None:
-    """Of files that one task reads, Spark has that one open which a row is from."""
+    """Of files that one task reads, Spark has that one open which a row is from, and says so. Of two relations it does
+    not, also where it drops one."""
     spark.range(ROWS).selectExpr(*DATA).repartition(5).write.parquet(str(tmp_path / "files"))
+    none = f"df.sparkSession.read.schema('dim long').parquet({str(tmp_path / 'files')!r}).where('false')"
+    dropped = f"df.join({none}, F.expr('id = dim'), 'left').drop('dim')"
     files, draw, said = spark.read.parquet(str(tmp_path / "files")), random.Random(seed), Counter[bool]()
     of = {row["id"]: row["name"] for row in files.select("id", F.input_file_name().alias("name")).collect()}
     assert len(set(of.values())) > 2
     for _ in range(12):
         result = files
-        steps = draw.choices((*STEPS, "df.where('id % 3 > 0')"), k=draw.randint(1, 3))
+        steps = draw.choices((*STEPS, "df.where('id % 3 > 0')", dropped), k=draw.randint(1, 3))
         try:
             for step in steps:
                 result = apply(step, result)
-            row_by_row = plans.goes_row_by_row(plans.explain(result))
-            found = result.select("id", F.input_file_name().alias("name")).collect() if row_by_row else []
+            row_by_row = plans.goes_row_by_row(plans.explain(result.select("id")))
         except AnalysisException:
             continue
         said[row_by_row] += 1
+        found = result.select("id", F.input_file_name().alias("name")).collect() if row_by_row else []
         assert all(of[row["id"]] == row["name"] for row in found), steps
     assert said[True]
     assert said[False]
     assert not plans.goes_row_by_row("")
+    plan = plans.explain(apply(dropped, files))
+    assert "Join" not in plan.partition(plans.OPTIMIZED)[2]
+    assert not plans.goes_row_by_row(plan)
 
 
 CALLS = (

@@ -204,7 +204,7 @@ class Bisection:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)
             sure = kept or parsed.is_read_once(result)
-            whole = plan and plans.explain(result)
+            whole = plans.explain(result) if plan or records.named else ""
             counted = self.location not in WIDE and not (whole and plans.calls_python(whole))
             rows = None
             if not shown:
@@ -212,7 +212,7 @@ class Bisection:
             elif not kept:
                 result, rows = parsing.count_rows(result)
             known = ranges if shown else None
-            named = records.named if shown and (not whole or plans.goes_row_by_row(whole)) else None
+            named = records.named if shown and plans.goes_row_by_row(whole) else None
             main, folder = join(self.location, "main"), f"data/{attempt}"
             files = writing.write(result, main, folder, counted=counted, known=known, named=named)
             footers.check_ranges(files, ranges)

@@ -34,7 +34,7 @@ TO_THE_END = re.compile(
     r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|Generate|BatchEvalPython|ArrowEvalPython) "
 )  # steps that read their input to its end, once
 ROW_BY_ROW = re.compile(
-    r"[\s:+-]*(Relation|CollectMetrics|Project|Filter) "
+    r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|SubqueryAlias) "
 )  # steps that give a row before they take the next
 MADE = re.compile(r"MapInArrow read_topic\(.*\n[\s:+-]*Range .*")  # a source's own function, which makes what is read
 PYTHON = re.compile(r"Python|Pandas|Arrow")
@@ -77,8 +77,9 @@ def calls_python(plan: str) -> bool:
 
 def goes_row_by_row(plan: str) -> bool:
     """Whether each row of the result is there while the record of which it was made is the last one read of its relation:
-    what Spark says of that moment (`input_file_name`) is said of the row. Nothing is kept, sorted or sent elsewhere."""
-    return _has_one_relation(_take_optimized(plan).splitlines(), ROW_BY_ROW)
+    what Spark says of that moment (`input_file_name`) is said of the row. Nothing is kept, sorted or sent elsewhere, and
+    Spark does not refuse to say it, as it does of several relations, also where it drops the others later."""
+    return all(_has_one_relation(of, ROW_BY_ROW) for of in (read_steps(plan), _take_optimized(plan).splitlines()))
 
 
 def reads_to_the_end(plan: str, observed: Iterable[str]) -> bool:
