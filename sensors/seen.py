@@ -26,13 +26,11 @@ def see_sensors(
     states = [
         state
         for state in (instance.all_instigator_state() if instance.schedule_storage else [])
-        if (state.name in names or state.name == context.sensor_name)  # which the code server answers
-        and is_here(context, state.repository_selector.location_name)
+        if state.name in names and is_here(context, state.repository_selector.location_name)
     ]
     ticks = [[_describe(tick) for tick in _read_ticks(instance, one)] if one.is_running else [] for one in states]
     for state, told in zip(states, blame_sensors(ticks), strict=True):
-        if state.name in names:
-            yield SensorSeen.of_ticks(state.name, state.is_running, told, 0.0, pipelines.get(state.name, ""))
+        yield SensorSeen.of_ticks(state.name, state.is_running, told, 0.0, pipelines.get(state.name, ""))
 
 
 def _read_ticks(instance: dg.DagsterInstance, state: InstigatorState) -> Sequence[InstigatorTick]:
