@@ -96,13 +96,16 @@ def measure_silence(ticks: Sequence[Sequence[Tick]]) -> float:
     ticks; 0 where it answered one since."""
     done = [tick for of in ticks for tick in of if tick.done and tick.kind != SLOW]
     answered = max((tick.end for tick in done if not tick.lost), default=0.0)
-    lost = sorted((tick for tick in done if tick.lost and tick.end > answered), key=lambda tick: tick.end, reverse=True)
-    return min(_span(lost), lost[0].end - answered) if lost else 0.0
+    lost = [tick for tick in done if tick.lost and tick.end > answered]
+    if not lost:
+        return 0.0
+    since = max(answered, min(tick.at for tick in lost))
+    return max(max(tick.end for tick in lost) - since, 0.001)
 
 
 def _span(ticks: Sequence[Tick]) -> float:
     """Seconds from when the first began until the last ended; newest first. More than 0 where there is one."""
-    return max(ticks[0].end - min(tick.at for tick in ticks), 0.001) if ticks else 0.0
+    return max(ticks[0].end - ticks[-1].at, 0.001) if ticks else 0.0
 
 
 @dataclass(frozen=True, slots=True)

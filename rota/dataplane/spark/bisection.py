@@ -203,9 +203,9 @@ class Bisection:
             if not kept:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)
-            sure = kept or parsed.is_read_once(result)
-            whole = plans.explain(result) if plan or records.named else ""
-            counted = self.location not in WIDE and not (whole and plans.calls_python(whole))
+            whole = plans.explain(result) if plan or records.named or not kept else ""
+            sure = kept or parsed.is_read_once(whole)
+            counted = self.location not in WIDE and not (plan and plans.calls_python(whole))
             rows = None
             if not shown:
                 result, rows = parsing.observe(result, *origins.sum_origins())

@@ -88,11 +88,11 @@ class Parsed:
         same = not plan or plans.keeps_each_row(plan, self.mark)
         return same and not (self.seen and _told(self.seen))
 
-    def is_read_once(self, result: "DataFrame") -> bool:
-        """Whether a job that writes `result`, the transform's, reads each record once and so counts it: not where a limit, a
-        join or a filter that nothing passes lets Spark leave some out, nor after an action inside the transform."""
+    def is_read_once(self, plan: str) -> bool:
+        """Whether a job that writes the transform's result of this plan reads each record once and so counts it: not where a
+        limit, a join or a filter that nothing passes lets Spark leave some out, nor after an action inside the transform."""
         watched = [one for one in (self.seen, self.handed) if one]
-        read = plans.reads_to_the_end(plans.explain(result), [one._name for one in watched])
+        read = plans.reads_to_the_end(plan, [one._name for one in watched])
         return read and not (self.seen and _told(self.seen))
 
     def tally(self) -> Tally | None:
