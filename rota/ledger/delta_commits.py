@@ -7,6 +7,9 @@ Laws:
 3. A draft goes in after the commits of others if they set no transaction that it sets, took no rows, neither took nor named
    a file that it removes, and said nothing new of what the table is. One that must be alone goes after none.
 4. No two commits of ours have the same bytes: whoever finds its own in the log has written it.
+5. A commit that moves rows between files repeats the table's `metaData`, unchanged. delta-rs 1.6.6 ignores removes with
+   `dataChange: false` when it looks for conflicts: its OPTIMIZE would add the moved rows again. After a `metaData` action it
+   refuses. Streaming readers ignore an unchanged one.
 """
 
 import json
@@ -21,8 +24,7 @@ from rota.ledger.port import Draft
 
 Action = tuple[str, Mapping[str, Any]]  # what it does, and its fields, as Delta names them
 STATE = ("txn", "metaData", "protocol")
-# What a checkpoint's columns of these hold that is asked for.
-LEAVES = ("txn", "protocol", "metaData.id", "metaData.schemaString", "metaData.configuration")
+FORMAT = {"provider": "parquet", "options": {}}  # of every Delta table
 UNQUOTED = "/!$&'()*+,;=:@~"  # delta-rs leaves them as they are in a path
 
 
@@ -47,7 +49,7 @@ def fold(number: int, commits: Iterable[Iterable[Action]], base: State | None = 
         elif kind == "protocol":
             protocol = body
         else:
-            metadata = {**body, "configuration": dict(body["configuration"])}
+            metadata = {**body, "configuration": dict(body["configuration"]), "format": FORMAT}
     if not protocol or not metadata:
         raise ValueError("the log does not say what the table is")
     return State(number, protocol, metadata, known if lasting else None)
@@ -78,12 +80,14 @@ def list_transactions(actions: Iterable[Action]) -> dict[str, int]:
     return {body["appId"]: int(body["version"]) for body in found}
 
 
-def write_commit(draft: Draft[Any]) -> bytes:
-    """The draft as Delta has it."""
+def write_commit(draft: Draft[Any], metadata: Mapping[str, Any]) -> bytes:
+    """Return the draft in Delta's format. `metadata` is that of the table."""
     now, change = int(time.time() * 1000), draft.changes
     mode = {"mode": "Append", "partitionBy": "[]"}
     about = {"timestamp": now, "operation": "WRITE", "operationParameters": mode, "txnId": str(uuid.uuid4())}
     actions: list[tuple[str, Mapping[str, Any]]] = [("commitInfo", {**about, "engineInfo": "rota", **draft.said})]
+    if draft.removes and not change:
+        actions.append(("metaData", {name: value for name, value in metadata.items() if value is not None}))
     actions += [("txn", {"appId": name, "version": number}) for name, number in draft.sets.items()]
     for path, size in draft.removes.items():  # as the log has it
         actions.append(("remove", {"path": path, "deletionTimestamp": now, "dataChange": change, "size": size}))
@@ -93,14 +97,16 @@ def write_commit(draft: Draft[Any]) -> bytes:
     return "\n".join(json.dumps({kind: body}, separators=(",", ":")) for kind, body in actions).encode()
 
 
-def clashes(commit: bytes, draft: Draft[Any]) -> bool:
-    """Whether the draft does not go in after this commit of somebody else. Raises ValueError."""
-    return any(_clashes(kind, body, draft) for kind, body in list_actions(commit, (*STATE, "remove", "add")))
+def clashes(commit: bytes, draft: Draft[Any], metadata: Mapping[str, Any]) -> bool:
+    """Whether the draft, made for a table with this metadata, cannot follow another program's commit. Raises ValueError."""
+    return any(_clashes(kind, body, draft, metadata) for kind, body in list_actions(commit, (*STATE, "remove", "add")))
 
 
-def _clashes(kind: str, body: Mapping[str, Any], draft: Draft[Any]) -> bool:
+def _clashes(kind: str, body: Mapping[str, Any], draft: Draft[Any], metadata: Mapping[str, Any]) -> bool:
     if kind == "txn":
         return body["appId"] in draft.sets
+    if kind == "metaData":
+        return any(body.get(name) != metadata[name] for name in ("id", "schemaString", "configuration"))
     if kind in ("add", "remove"):
         return body["path"] in draft.removes or (kind == "remove" and body.get("dataChange", True))
     return True

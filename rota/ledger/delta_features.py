@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from rota.errors import EnvironmentFailed, ForeignTable
-from rota.ledger.delta_commits import State
+from rota.ledger.delta_commits import FORMAT, State
 from rota.ledger.port import Draft
 
 MODE, VECTORS = "delta.columnMapping.mode", "deletionVectors"
@@ -96,7 +96,11 @@ def describe_handle(handle: DeltaTable) -> State:
         "minReaderVersion": says.min_reader_version, "readerFeatures": says.reader_features,
         "minWriterVersion": says.min_writer_version, "writerFeatures": says.writer_features,
     }  # fmt: skip
-    metadata = {"id": meta.id, "schemaString": handle.schema().to_json(), "configuration": meta.configuration}
+    metadata = {
+        "id": meta.id, "name": meta.name, "description": meta.description, "format": FORMAT,
+        "schemaString": handle.schema().to_json(), "partitionColumns": meta.partition_columns,
+        "createdTime": meta.created_time, "configuration": meta.configuration,
+    }  # fmt: skip
     return State(handle.version(), protocol, metadata, None)
 
 

@@ -30,7 +30,7 @@ from pyarrow import fs
 
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.ledger import delta_features, past
-from rota.ledger.delta_commits import LEAVES, STATE, Action, State, clashes, find_info, fold, list_actions, write_commit
+from rota.ledger.delta_commits import STATE, Action, State, clashes, find_info, fold, list_actions, write_commit
 from rota.ledger.delta_features import check_writable, describe_error, explain_errors, explain_mapping
 from rota.ledger.kept_tables import COMMIT, Kept, find_newest, keep, open_kept, stat_commits
 from rota.ledger.port import Draft, Moved
@@ -110,7 +110,7 @@ class DeltaVersion:
             ) from error
 
     def _write(self, draft: Draft[Any]) -> None:
-        body, later = write_commit(draft), self.list_later()
+        body, later = write_commit(draft, self._state.metadata), self.list_later()
         for number in count(self.number + 1):
             tag = None if number in later else self.log.put_commit(number, body)
             if tag:
@@ -119,7 +119,7 @@ class DeltaVersion:
             other = self.log.read_commit(number)
             if other == body:  # the answer to the first put was lost
                 return
-            if draft.alone or clashes(other, draft):
+            if draft.alone or clashes(other, draft, self._state.metadata):
                 raise Moved
 
     def list_later(self) -> Mapping[int, str]:
@@ -340,7 +340,7 @@ class DeltaLog:
         """What the parts of a checkpoint say of the state. Raises OSError, ValueError, ArrowException."""
         for part in parts:  # the columns of the files are not read, however many files the checkpoint names
             with self.store.open_input_file(part) as file:
-                for rows in pq.ParquetFile(file).iter_batches(columns=LEAVES):
+                for rows in pq.ParquetFile(file).iter_batches(columns=STATE):
                     for kind in STATE:
                         yield from ((kind, body) for body in rows.column(kind).drop_null().to_pylist())
 

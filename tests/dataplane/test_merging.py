@@ -3,6 +3,7 @@
 import datetime
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +21,7 @@ from rota.dataplane.delta import parquet_files
 from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.tables import open_table
 from rota.errors import Fenced
-from rota.ledger import merging
+from rota.ledger import delta_log, kept_tables, merging
 from rota.ledger.ledger import Ledger
 from rota.ledger.merging import (
     A_NIGHT,
@@ -168,6 +170,55 @@ def test_what_a_replay_replaced_meanwhile_is_left_alone(
     with strike_at(ParquetFiles, "merge", replay, before=False):
         assert merge(table, A_NIGHT).after == (0 if guarded else 1)
     assert (damage(Path(table.location), expect_rows(p=20)) == NO_DAMAGE) == guarded
+
+
+OPTIMIZE: dict[str, Callable[[DeltaTable], object]] = {
+    "OPTIMIZE": lambda table: table.optimize.compact(),
+    "ZORDER": lambda table: table.optimize.z_order(["_offset"]),
+}
+
+
+def without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits that move rows do not repeat what the table is, as before this guard."""
+    real = delta_log.write_commit
+
+    def plain(draft: Any, metadata: Any) -> bytes:
+        lines = real(draft, metadata).split(b"\n")
+        return b"\n".join(line for line in lines if not line.startswith(b'{"metaData"'))
+
+    monkeypatch.setattr(delta_log, "write_commit", plain)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+@pytest.mark.parametrize("checkpoint", [True, False], ids=["checkpoint", "no checkpoint"])
+@pytest.mark.parametrize("name", OPTIMIZE)
+def test_deltalake_refuses_an_optimize_that_began_before_a_merge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, checkpoint: bool, guarded: bool
+) -> None:
+    """deltalake ignores removes with `dataChange: false`: without the repeated metadata it adds every merged row again."""
+    if not guarded:
+        without_metadata(monkeypatch)
+    table = fill(tmp_path, 10, token=5)
+    if checkpoint:
+        DeltaTable(table.location).create_checkpoint()
+        kept_tables.KEPT.clear()
+    was = DeltaTable(table.location)
+    assert merge(table, A_NIGHT).after == 1
+    with pytest.raises(CommitFailedError, match="Metadata changed") if guarded else nullcontext():
+        OPTIMIZE[name](was)
+    now = DeltaTable(table.location)
+    assert now.to_pyarrow_table().num_rows == (20 if guarded else 40)
+    assert (str(now.metadata()), now.schema()) == (str(was.metadata()), was.schema()), "nothing new"
+
+
+def test_a_batch_beside_a_merge_is_not_committed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = fill(tmp_path, 10, token=5)
+    claimed = table.claim({"p": 5}, {"p": 0})
+    made = batch(table, claimed)
+    assert merge(table, A_NIGHT).after == 1
+    monkeypatch.setattr(Ledger, "renew", None)
+    assert table.commit(claimed, made).rows == {"p": 2}
+    assert damage(Path(table.location), expect_rows(p=22)) == NO_DAMAGE
 
 
 def test_columns_that_came_later_are_null_before(tmp_path: Path) -> None:
