@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from rota import stores
 from rota.dataplane.files import listing
 from rota.dataplane.files.bucket_object import BucketObject
 from rota.dataplane.files.file_index import LandedFile
-from rota.dataplane.files.landing import Rested
+from rota.dataplane.files.landing import Rested, explain_archived
 from rota.dataplane.files.listed import Listed
 from rota.dataplane.names import is_hidden
 from rota.errors import ConfigError, EnvironmentFailed, printable
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 PAGE = 1000  # keys of an answer
 END = chr(0x10FFFF)  # of all keys
 AT_ONCE = 16  # requests
+BLOCK = 1 << 20  # bytes of two objects that are compared at a time
 HELD = 10_000  # new objects of one list that are here at a time
 LOOK_EVERY = 5.0  # seconds, while nothing comes: each list is paid for
 DEAR = 16  # what an answer with a list of keys costs, in answers of one
@@ -226,12 +227,28 @@ class BucketLanding:
             if isinstance(now, OSError):
                 raise now
             return now is None
+        copied = bool(to) and not self._is_archived(file, to)
         with as_os_errors(f"{self.place}/{file.path}"):
-            if to:
+            if copied:
                 self.store.copy(file.path, to)
             if self._ask_or(file.path) != file:
+                if copied:
+                    self.store.delete(to)  # it may be a copy of the object that took its place
                 return False
             self.store.delete(file.path)
+        return True
+
+    def _is_archived(self, file: LandedFile, to: str) -> bool:
+        """Whether the object is in the archive. Raises OSError, FileExistsError for different content there."""
+        if (there := self._ask(to)) is None:
+            return False
+        same = there["size"] == file.size  # their tags may differ all the same
+        if same:
+            with self.find(file).open("rb") as mine, self.find(replace(file, path=to)).open("rb") as other:
+                while (block := mine.read(BLOCK)) and same:
+                    same = block == other.read(len(block))
+        if not same:
+            raise FileExistsError(explain_archived(to))
         return True
 
     def find(self, file: LandedFile) -> "BucketObject":

@@ -1,5 +1,6 @@
 """A landing folder on a disk that Spark and every run see."""
 
+import filecmp
 import logging
 import os
 import shutil
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 from rota.dataplane.files import listing, staging
 from rota.dataplane.files.file_index import LandedFile
-from rota.dataplane.files.landing import NO_FILE, Rested
+from rota.dataplane.files.landing import NO_FILE, Rested, explain_archived
 from rota.errors import ConfigError
 from rota.ledger.values import Ranges
 
@@ -106,9 +107,9 @@ class DiskLanding:
         return {path for root in roots for path, _ in listing.list_files(root, folder)}
 
     def take(self, file: LandedFile, to: str) -> bool:
-        """See `Landing.take`: it is moved first, and then looked at; another one goes back to its place."""
-        aside = replace(file, path=to or f"{ASIDE}/{file.path}")
-        left = not to and self.read_state(aside) is not None  # somebody died at it
+        """See `Landing.take`: renames the file to a hidden path, then compares it. A different file is put back."""
+        aside = replace(file, path=f"{ASIDE}/{file.path}")
+        left = self.read_state(aside) is not None  # by a process that died here
         done = self._finish(file, aside, to) if left else False
         now = self.read_state(file)
         if now != file:
@@ -124,9 +125,24 @@ class DiskLanding:
         if self.read_state(aside) != aside:
             self._put_back(aside.path, file.path)
             return False
-        if not to:
-            (self.root / aside.path).unlink(missing_ok=True)
+        if to:
+            try:
+                self._archive(aside.path, to)
+            except OSError:
+                self._put_back(aside.path, file.path)
+                raise
+        (self.root / aside.path).unlink(missing_ok=True)
         return True
+
+    def _archive(self, aside: str, to: str) -> None:
+        """Links the file into the archive, unless it is there. Raises OSError, FileExistsError for different content."""
+        mine, there = self.root / aside, self.root / to
+        there.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(mine, there, follow_symlinks=False)
+        except FileExistsError:
+            if not filecmp.cmp(mine, there, shallow=False):
+                raise FileExistsError(explain_archived(to)) from None
 
     def _put_back(self, aside: str, path: str) -> None:
         """Unless something is there by now: then it stays aside."""

@@ -119,8 +119,13 @@ class Landing(Protocol):
         ...
 
     def take(self, file: LandedFile, to: str) -> bool:
-        """Moves the file to the hidden path `to`, in place of what is there, or deletes it where `to` is empty. Whether it
-        is gone: what somebody put in its place stays. Raises OSError."""
+        """Move the file to the hidden path `to`, or delete it if `to` is empty.
+
+        A file at `to` is never overwritten. If it has the same content, the landed file is deleted.
+
+        Returns: whether the file is gone. A different file that took its place stays.
+        Raises: OSError; FileExistsError if `to` has different content: then the landed file stays where it is.
+        """
         ...
 
     def find(self, file: LandedFile) -> LandedBytes:
@@ -132,6 +137,11 @@ class Landing(Protocol):
     ) -> AbstractContextManager[Shown]:
         """The files of the ranges for Spark, while the context lasts."""
         ...
+
+
+def explain_archived(path: str) -> str:
+    """Return why a consumed file stays in the landing folder, with the next step."""
+    return f"{path} in the archive has different content. Rename it; the next maintenance archives this file then"
 
 
 def count_files(rested: Rested) -> int:

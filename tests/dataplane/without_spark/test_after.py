@@ -96,6 +96,7 @@ STEPS: list[tuple[Any, str, bool]] = [
     (ConsumingRun, "commit", False),
     (DiskLanding, "take", True),
     (Path, "rename", False),
+    (Path, "unlink", True),
     (DiskLanding, "take", False),
 ]
 
@@ -207,6 +208,38 @@ def test_a_file_that_cannot_be_moved_stays_alone(tmp_path: Path, caplog: pytest.
     (one.world.folder / "land/_done/2026/a/000.json").rmdir()
     assert maintain(one.world.pipeline).tidied == 1
     assert is_whole(one)
+
+
+def replace_archived(aside: Path, to: Path, **_: object) -> None:
+    """The archive without its guard: a rename replaces what is there."""
+    shutil.copy2(aside, to)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+@pytest.mark.parametrize("equal", [True, False], ids=["equal content", "different content"])
+def test_an_archived_file_is_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, equal: bool, guarded: bool
+) -> None:
+    """Another table over the same folder may have archived a file of that name."""
+    one = Trickle(tmp_path / "x", ARCHIVE)
+    path, numbers = one.land("a")
+    landed, archived = (one.world.folder / "land" / folder / "a" / f"{path}.json" for folder in ("", "_done/2026"))
+    there = landed.read_text() if equal else f'{{"n": {numbers[0]}}}\n{{"n": 99}}\n'
+    archived.parent.mkdir(parents=True)
+    archived.write_text(there)
+    if not guarded:
+        monkeypatch.setattr("rota.dataplane.files.disk.os.link", replace_archived)
+    one.consume()
+    assert is_whole(one)
+    assert (archived.read_text() == there) == (guarded or equal)
+    assert (list_landed(one), list_aside(one)) == ([f"a/{path}.json"] if guarded and not equal else [], [])
+    assert ("_done/2026/a/000.json in the archive has different content. Rename it;" in caplog.text) == (
+        guarded and not equal
+    )
+    if guarded and not equal:
+        archived.rename(archived.with_suffix(".first"))
+        assert maintain(one.world.pipeline).tidied == 1
+        assert (len(list_archived(one)), list_landed(one)) == (2, [])
 
 
 def test_a_replay_reads_the_archive_and_says_what_was_deleted(trickle: Trickle) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.dataplane.files.bucket import BucketLanding
 from rota.dataplane.files.files_source import FilesSource
 from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_ports
@@ -64,3 +65,23 @@ def test_an_object_that_is_replaced_between_two_requests_is_left(
     monkeypatch.setattr(type(store), "copy", meanwhile)
     assert source.tidy({"p:a": [(0, 1)]}) == 0
     assert bytes(store.get("a/0.json").bytes()) == b'{"n": 2}\n'
+    assert list_keys(landing) == ["a/0.json"], "the copy may be of either"
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+@pytest.mark.parametrize("there", [b'{"n": 1}\n', b'{"n": 2}\n', b'{"n": 12}\n'], ids=["equal", "other", "longer"])
+def test_an_archived_object_is_never_overwritten(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, there: bytes, guarded: bool
+) -> None:
+    landing, mine = f"{bucket}/land", b'{"n": 1}\n'
+    store = open_objects(landing)
+    store.put("a/0.json", mine)
+    store.put("_done/a/0.json", there)
+    source = open_source(landing, tmp_path, "archive:_done")
+    source.assign_offsets(("p:a",))
+    if not guarded:
+        monkeypatch.setattr(BucketLanding, "_is_archived", lambda *_: False)
+    stays = guarded and there != mine
+    assert source.tidy({"p:a": [(0, 1)]}) == (0 if stays else 1)
+    assert bytes(store.get("_done/a/0.json").bytes()) == (there if guarded else mine)
+    assert list_keys(landing) == ["_done/a/0.json", *(["a/0.json"] if stays else [])]
