@@ -11,7 +11,7 @@ import json
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
-from rota.ledger.port import Draft, Moved, Rows
+from rota.ledger.port import Draft, Move, Moved, Rows
 from rota.ledger.schema import FIRST
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
@@ -171,6 +171,13 @@ class MemoryVersion:
         """Nobody else writes it."""
         return set()
 
+    def read_move(self, version: int) -> Move:
+        """See `Version.read_move`."""
+        one, known = self.log.commits[version], MemoryVersion(self.log, version - 1).files().to_pylist()
+        adds, removes = {file.path: file.rows for file in one.adds}, frozenset(one.removes or ())
+        before = {file["path"]: file["num_records"] for file in known if file["path"] in {*adds, *removes}}
+        return Move(adds, removes, before)
+
     def explain_unreadable(self) -> str:
         """Nobody else writes it."""
         return ""
@@ -196,6 +203,10 @@ class MemoryFiles:
         """See `Files.count_rows`."""
         partition, start, end = _bounds(path)
         return {partition: end - start}
+
+    def describe(self, path: str) -> DataFile:
+        """See `Files.describe`."""
+        return replace(make_file("", *_bounds(path)), path=path)
 
     def discard(self, files: Iterable[DataFile]) -> None:
         """Nothing is anywhere."""

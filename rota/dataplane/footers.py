@@ -83,7 +83,7 @@ def describe_file(path: str, footer: Any, size: int, modified: int) -> DataFile:
     columns = (footer.metadata or {}).get(SPARK, b"{}").decode()
     return DataFile(
         path=path,
-        partition=names.partition(path.split("/")[-2]),
+        partition=names.partition(path.split("/")[-2]) if "/" in path else "",  # another program's
         size=size,
         rows=footer.num_rows,
         modified=modified,

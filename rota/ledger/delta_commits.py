@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from rota.ledger.port import Draft
 
@@ -70,6 +70,21 @@ def find_info(version: int, commit: bytes) -> dict[str, Any]:
     """What it says of itself, and its number. Raises ValueError."""
     infos = (json.loads(line).get("commitInfo") for line in commit.split(b"\n") if b'"commitInfo"' in line)
     return {**next(filter(None, infos), {}), "version": version}
+
+
+def list_moved(commit: bytes) -> tuple[dict[str, int | None], frozenset[str]]:
+    """Return the files that the commit adds, with their rows as far as it states them, and the paths that it removes. Raises
+    ValueError."""
+    adds: dict[str, int | None] = {}
+    removes: list[str] = []
+    for kind, body in list_actions(commit, ("add", "remove")):
+        if kind == "remove":
+            removes.append(unquote(body["path"]))
+        else:
+            rows = json.loads(body.get("stats") or "{}").get("numRecords")
+            gone = (body.get("deletionVector") or {}).get("cardinality", 0)
+            adds[unquote(body["path"])] = None if rows is None else rows - gone
+    return adds, frozenset(removes)
 
 
 def list_transactions(actions: Iterable[Action]) -> dict[str, int]:

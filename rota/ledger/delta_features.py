@@ -10,9 +10,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import DeltaError
 
 from rota.errors import EnvironmentFailed, ForeignTable
@@ -79,6 +80,20 @@ def find_vectored(handle: DeltaTable, paths: Iterable[str]) -> set[str]:
     return {"/".join(of[at:]) for of in parts for at in range(len(of))}.intersection(paths)
 
 
+def count_rows(handle: DeltaTable, protocol: Mapping[str, Any]) -> dict[str, int | None]:
+    """Return path -> rows of each file of this version, without rows that were deleted in place; None where the log does not
+    state them."""
+    files = pa.table(handle.get_add_actions(flatten=True))
+    counts = files["num_records"] if "num_records" in files.column_names else pa.nulls(files.num_rows)
+    found = dict(zip(map(unquote, files["path"].to_pylist()), counts.to_pylist(), strict=True))
+    if VECTORS in (protocol.get("readerFeatures") or ()):
+        for one in pa.table(handle.deletion_vectors()).to_pylist():
+            of = unquote(one["filepath"]).split("/")
+            path = next(name for at in range(len(of)) if (name := "/".join(of[at:])) in found)
+            found[path] = found[path] and found[path] - one["selection_vector"].count(False)
+    return found
+
+
 def explain_mapping(location: str, state: State) -> str:
     """Why columns that rota writes would be null for others, with the next step; empty where they are not."""
     if (mode := state.metadata["configuration"].get(MODE, "none")) == "none":
@@ -87,6 +102,14 @@ def explain_mapping(location: str, state: State) -> str:
         f"{location} has {MODE} {mode!r}, by another program: what rota writes would be null for it. Take it away there: "
         f"ALTER TABLE ... SET TBLPROPERTIES ('{MODE}' = 'none')"
     )
+
+
+def add_columns(handle: DeltaTable, protocol: Mapping[str, Any], columns: str) -> None:
+    """By delta-rs. A `timestamp_ntz` inside a map is one that its own look does not find: without the feature it refuses."""
+    known = protocol.get("writerFeatures") or ()
+    if "timestampNtz" not in known and '"timestamp_ntz"' in columns:
+        handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+    handle.alter.add_columns(list(Schema.from_json(columns).fields))
 
 
 def describe_handle(handle: DeltaTable) -> State:

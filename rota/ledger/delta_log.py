@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema, TableFeatures
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow import fs
 
@@ -33,7 +33,7 @@ from rota.ledger import delta_features, past
 from rota.ledger.delta_commits import STATE, Action, State, clashes, find_info, fold, list_actions, write_commit
 from rota.ledger.delta_features import check_writable, describe_error, explain_errors, explain_mapping
 from rota.ledger.kept_tables import COMMIT, Kept, find_newest, keep, open_kept, stat_commits
-from rota.ledger.port import Draft, Moved
+from rota.ledger.port import Draft, Move, Moved
 from rota.stores import PAGE, choose_options, delete, do_each, is_url, list_after, open_files, put_new, read
 
 log = logging.getLogger(__name__)
@@ -92,6 +92,11 @@ class DeltaVersion:
             return set()
         return self._ask(lambda handle: delta_features.find_vectored(handle, paths))
 
+    def read_move(self, version: int) -> Move:
+        """See `Version.read_move`."""
+        with explain_errors(self.log.location, LOG):
+            return self._kept.past.read_move(version, self._state.protocol)
+
     def explain_unreadable(self) -> str:
         """See `Version.explain_unreadable`."""
         return explain_mapping(self.log.location, self._state)
@@ -101,7 +106,10 @@ class DeltaVersion:
         vectored = self._find_vectored(draft.removes) if draft.removes else ()
         check_writable(self.log.location, self._state, draft, vectored)
         try:
-            self._add_columns(draft.columns) if draft.columns else self._write(draft)
+            if draft.columns:
+                delta_features.add_columns(self.log.load(self.number), self._state.protocol, draft.columns)
+            else:
+                self._write(draft)
         except (DeltaError, OSError, ValueError) as error:
             if isinstance(error, CommitFailedError) or delta_features.CHANGED in str(error):
                 raise Moved from error
@@ -154,14 +162,6 @@ class DeltaVersion:
         """What delta-rs says of this version. Raises EnvironmentFailed."""
         with explain_errors(self.log.location, LOG):
             return self._kept.past.ask(self.number, what)
-
-    def _add_columns(self, columns: str) -> None:
-        """By delta-rs. A `timestamp_ntz` inside a map is one that its own look does not find: without the feature it
-        refuses."""
-        handle, known = self.log.load(self.number), self._state.protocol.get("writerFeatures") or ()
-        if "timestampNtz" not in known and '"timestamp_ntz"' in columns:
-            handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
-        handle.alter.add_columns(list(Schema.from_json(columns).fields))
 
 
 @dataclass(frozen=True, slots=True)

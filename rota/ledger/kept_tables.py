@@ -22,11 +22,14 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from rota.errors import EnvironmentFailed
-from rota.ledger.delta_commits import State, find_info, fold, list_actions
+from rota.ledger.delta_commits import State, find_info, fold, list_actions, list_moved
+from rota.ledger.delta_features import count_rows
+from rota.ledger.port import Move
 from rota.stores import describe_client, do_each, tag_file
 
 COMMIT = re.compile(r"(?:.*/)?(\d{20})\.json")
 MOST = 600  # commits of a table whose words are kept: more than a check reads back
+MOVES = 16  # commits of others of which it is kept what they moved
 TABLES = 300  # of which something is kept: three a pipeline
 LOOKS = 3  # at most, each after another log took the place of the one that was looked at
 T = TypeVar("T")
@@ -73,6 +76,7 @@ class Past:
     log: LogToKeep
     infos: dict[int, Mapping[str, Any]] = field(default_factory=dict)  # what each says of itself
     handle: DeltaTable | None = None
+    moves: dict[int, Move] = field(default_factory=dict)
 
     def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
         """What these commits say of themselves, with their numbers; empty of one that is not there. Raises
@@ -108,6 +112,21 @@ class Past:
             answer = what(mine)
         self.handle = kept if kept is not None and kept.version() > version else mine
         return answer
+
+    def read_move(self, version: int, protocol: Mapping[str, Any]) -> Move:
+        """See `Version.read_move`. A process reads it once. Raises OSError, ValueError, and what delta-rs raises."""
+        if version not in self.moves:
+            adds, removes = list_moved(self.log.read_commit(version))
+            try:
+                known = self.ask(version - 1, lambda handle: count_rows(handle, protocol))
+                before = {path: known[path] for path in {*adds, *removes}.intersection(known)}
+            except DeltaError:
+                if version - 1 in self.log.list_page(version - 2)[0]:
+                    raise
+                before = None  # the commit before is packed, or somebody shortened the log
+            self.moves[version] = Move(adds, removes, before)
+            drop_oldest(self.moves, MOVES)
+        return self.moves[version]
 
     def keep(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
         """What a commit says of itself, and its number; nothing of one that is not there."""

@@ -18,6 +18,7 @@ from rota.ledger.foreign_commits import ForeignCommit, find_foreign_commit, join
 from rota.ledger.gone_files import explain_gone
 from rota.ledger.identity import Identity, belongs_to, count_adoptions
 from rota.ledger.port import Draft, Files, Log, Version
+from rota.ledger.undoing import plan_undo
 from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim
 
 SETTINGS = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
@@ -112,10 +113,12 @@ class Ledger:
 
     def explain_harm(self, most: int | None = None) -> str:
         """What another program made of it that nobody can go along with: of its newest `most` files, or of all, some are
-        gone, or its columns have other names in them. With the next step; empty if nothing."""
+        gone, its columns have other names in them, or rows changed. With the next step; empty if nothing."""
         if (table := self.open()) is None:
             return ""
-        return table.explain_unreadable() or explain_gone(self.location, table.files(), self.files.exists, most)
+        harm = table.explain_unreadable() or explain_gone(self.location, table.files(), self.files.exists, most)
+        found = self.find_foreign_commit(table)
+        return harm or (self._explain_foreign(table, found) if found else "")
 
     # --- whose it is
 
@@ -145,7 +148,7 @@ class Ledger:
         past = self.read_log(found.back_to) if found.back_to is not None else ()
         taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
         spans = {p: join_ranges(one.ranges[p] for one in taken if p in one.ranges) for p in partitions}
-        said = self._explain_foreign(found)
+        said = self._explain_foreign(table, found)
         return {
             p: f"{said} (of {p}: {', '.join(f'{start} to {end}' for start, end in of)})" if of else said
             for p, of in spans.items()
@@ -155,28 +158,38 @@ class Ledger:
         """The newest commit of somebody else that changed rows and was not adopted, if any."""
         return None if self.editable else find_foreign_commit(table)
 
-    def _explain_foreign(self, found: ForeignCommit) -> str:
-        return (
-            f"{self.location}: version {found.version} ({found.operation}) changed rows, and rota did not make it. Look at "
-            f"it, then: rota adopt; rows that are gone come back by a replay of their offsets"
-        )
+    def _explain_foreign(self, table: Version, found: ForeignCommit) -> str:
+        what = f"{self.location}: version {found.version} ({found.operation}) changed rows, and rota did not make it"
+        if found.only_moves and plan_undo(table, self.files, found.moves).undone == found.moves:
+            return (
+                f"{what}. It states that it only moved rows to other files, and now rows are gone or there twice. To undo "
+                f"it, type: rota adopt"
+            )
+        return f"{what}. Look at it, then: rota adopt; a replay of its offsets brings back rows and takes second copies away"
 
-    def _check_untouched(self, table: Version) -> None:
+    def check_untouched(self, table: Version) -> None:
+        """Raises ForeignTable where another program changed rows, until it was adopted."""
         if found := self.find_foreign_commit(table):
-            raise ForeignTable(f"{self._explain_foreign(found)}. Nothing was written")
+            raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
 
     def adopt(self) -> int:
         """Takes the table over for this group and ZooKeeper as it is, and returns the greatest token that it has seen.
+        Commits of other programs that state that they only moved rows, and did not, are undone (see `plan_undo`).
         Whoever had it is stopped at the next claim or commit. Raises ForeignTable as `check_adoptable` does: the offsets of
         another pipeline are of other partitions, and all would be read again."""
 
         def make(_: int) -> Draft[int] | int:
             table = self.open_existing()
             self._check_adoptable_version(table)
-            if self.owner.owns(table) and not self.find_foreign_commit(table):
+            found = self.find_foreign_commit(table)
+            if self.owner.owns(table) and not found:
                 return max((t for one in self.read_log() for t in one.tokens.values()), default=0)
+            undo = plan_undo(table, self.files, found.moves if found else ())
+            took = bool(found and (found.took or found.moves != undo.undone))
             taken = self.owner.taken((count_adoptions(table) or 0) + 1)
-            return self._draft_step(table, "adopt", {**taken, **self._carry_former(table)})
+            draft = self._draft_step(table, "adopt", {**taken, **self._carry_former(table)})
+            said, adds = {**draft.said, "rota.took": str(int(took))}, tuple(map(self.files.describe, undo.adds))
+            return replace(draft, said=said, adds=adds, removes=undo.removes, changes=False)
 
         return commit_change(self.log, make)
 
@@ -211,7 +224,7 @@ class Ledger:
         def make(_: int) -> Draft[TableClaim] | TableClaim:
             table = self.open_existing() if known else self.open_or_make()
             self.check_owner(table)
-            self._check_untouched(table)
+            self.check_untouched(table)
             seen = {p: table.transaction(self._token_id(p)) for p in tokens}
             newer = self.find_newer(seen, tokens)
             mine = {p: t for p, t in tokens.items() if p not in newer}
@@ -232,7 +245,7 @@ class Ledger:
         """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
         table = self.open_existing()
         self.check_owner(table)
-        self._check_untouched(table)
+        self.check_untouched(table)
         self.check_unmoved(table, claimed, partitions)
         tokens = {p: claimed.tokens[p] for p in partitions}
         return self._make_claim(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})

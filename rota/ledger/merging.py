@@ -6,7 +6,8 @@ Laws:
    call plans again. Of one that died nobody sees a file, until the vacuum takes it.
 3. One call rewrites what its bound allows, `MANY` files at most, and says what it left. A file of half the target or more
    is never rewritten, and none for fewer than `FEW` files, unless they fill one: so a byte is rewritten a few times in its
-   life. Nor is one with rows that another program deleted in place: they would be there again.
+   life. Nor is one with rows that another program deleted in place: they would be there again. Nor any while another
+   program's change of the rows is not adopted: that could not be undone any more.
 4. It costs a run little: one commit of `EVERY` looks, and rewrites as much as takes some 5 % of the time that Spark took to
    write it.
 """
@@ -74,6 +75,7 @@ def merge(ledger: Ledger, bound: Bound) -> Merged:
     """Puts files of the table together. Raises EnvironmentFailed, ForeignTable; what was done until then stays."""
     if (table := ledger.open()) is None:
         return Merged()
+    ledger.check_untouched(table)
     files = table.files()
     if hurt := table.find_vectored(files["path"].to_pylist()):
         files = files.filter(pc.invert(pc.is_in(files["path"], pa.array(sorted(hurt)))))

@@ -44,6 +44,28 @@ class Draft(Generic[T]):
     result: T | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A commit that states that it only moved rows between files (`dataChange: false`).
+
+    Paths are as they are in the table's folder. `adds`: path -> rows. `before`: path -> rows, of each touched file that the
+    table had before the commit; None: the log cannot tell any more. Rows are None where the log does not state them. Rows
+    that were deleted in place do not count.
+    """
+
+    adds: Mapping[str, int | None]
+    removes: frozenset[str]
+    before: Mapping[str, int | None] | None
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the table has as many rows as before, and each removed file was in it."""
+        if self.before is None or not self.removes <= self.before.keys():
+            return False
+        was, now = [*self.before.values()], [*self.adds.values()]
+        return None not in (*was, *now) and sum(filter(None, was)) == sum(filter(None, now))
+
+
 class Version(Protocol):
     """A log at one version. Law: it says the same for ever, whatever is written after it."""
 
@@ -83,6 +105,11 @@ class Version(Protocol):
 
     def find_vectored(self, paths: Iterable[str]) -> set[str]:
         """Those of these files that have rows which another program deleted in place: nobody removes such a file."""
+        ...
+
+    def read_move(self, version: int) -> Move:
+        """What the commit of this version did, which states that it changed no row. Not asked of a commit after this one.
+        Raises EnvironmentFailed."""
         ...
 
     def explain_unreadable(self) -> str:
@@ -155,6 +182,10 @@ class Files(Protocol):
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
         """A new file with the rows of this one under the ids of another pipeline. Raises EnvironmentFailed."""
+        ...
+
+    def describe(self, path: str) -> DataFile:
+        """Return the file as a commit adds it. Raises EnvironmentFailed if it cannot be read."""
         ...
 
     def discard(self, files: Iterable[DataFile]) -> None:

@@ -308,7 +308,7 @@ def test_times_that_a_new_file_would_change_stay_as_they_are(
 
     before = said()
     assert before[0] < (datetime.datetime(1600, 1, 1), False)
-    merge_beside_run(open_table(tmp_path, "g", META))
+    merge_beside_run(open_table(tmp_path, "g", META, editable=True))
     assert (said() == before) == guarded
 
 

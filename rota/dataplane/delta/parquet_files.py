@@ -51,6 +51,15 @@ class ParquetFiles:
         column = pq.read_table(path, columns=[PARTITION], filesystem=self._open(), partitioning=None)[PARTITION]
         return {one["values"]: one["counts"] for one in pc.value_counts(column).to_pylist()}
 
+    def describe(self, path: str) -> DataFile:
+        """See `Files.describe`."""
+        try:
+            return footers.read_footer(self.location, path)
+        except (OSError, pa.ArrowException) as error:
+            raise EnvironmentFailed(
+                f"{join(self.location, path)} cannot be read ({error}). Nothing was written. Check the disk, and try again"
+            ) from error
+
     def discard(self, files: Iterable[DataFile]) -> None:
         """See `Files.discard`."""
         delete(self.location, [file.path for file in files])
