@@ -148,6 +148,12 @@ class TidiesUp(Protocol):
         """Whether that is declared."""
         ...
 
+    @property
+    def index_id(self) -> str:
+        """The id of what gives offsets their meaning, as this process read it last: under another one, an offset is another
+        file. Empty: there is none."""
+        ...
+
     def tidy(self, consumed: Spans) -> int:
         """Takes away what lies in these offsets, if that is declared: the table has committed all of them, and their
         checkpoints were written, or could not be. What somebody put in its place stays. How many went. Raises nothing; what

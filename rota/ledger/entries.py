@@ -44,6 +44,7 @@ def describe_commit(batch: Batch, group: str, tokens: Mapping[str, int], pipelin
         "rota.rows": _json(batch.rows),
         "rota.bad": _json(batch.bad),
         "rota.seconds": f"{batch.seconds:.3f}",
+        **({"rota.index": batch.index} if batch.index else {}),
     }
 
 
@@ -88,6 +89,8 @@ def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:
         rows=found["rows"],
         bad=found["bad"],
         seconds=float(str(entry.get("rota.seconds", 0))),
+        took=op == "adopt" and str(entry.get("rota.took", "1")) == "1",  # one of an older rota may have
+        index=str(entry.get("rota.index", "")),
     )
 
 

@@ -172,6 +172,15 @@ class Ledger:
         if found := self.find_foreign_commit(table):
             raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
 
+    def check_held(self, its: str) -> None:
+        """Raises ForeignTable, or EnvironmentFailed, unless the table is the one of this id, and its rows are as rota left
+        them."""
+        table = self.open_existing()
+        self.check_owner(table)
+        if table.table != its:
+            raise ForeignTable(f"{self.location} is another table than a moment ago")
+        self.check_untouched(table)
+
     def adopt(self) -> int:
         """Takes the table over for this group and ZooKeeper as it is, and returns the greatest token that it has seen.
         Commits of other programs that state that they only moved rows, and did not, are undone (see `plan_undo`).

@@ -40,6 +40,7 @@ class Batch:
     bad: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     op: str = "commit"
+    index: str = ""  # the id of what gives its offsets their meaning, if that could be another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class LogEntry:
     rows: Mapping[str, int]
     bad: Mapping[str, int]
     seconds: float
+    took: bool = False  # an adoption, of rows that another program took
+    index: str = ""  # see `Batch.index`
     all_rows: int = field(init=False, compare=False)  # together: each partition asks for its share
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ from rota.coordination.membership import end_run, narrow_run, portions, register
 from rota.coordination.parking import note_refusal, park, tell_park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
-from rota.dataplane.ports import FailedPartition, Holds, Ports, TidiesUp, WaitsAlone, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Holds, Ports, WaitsAlone, WrittenFiles
 from rota.errors import (
     BadTransform,
     Conflict,
@@ -33,11 +33,12 @@ from rota.errors import (
     RotaError,
 )
 from rota.ledger.merging import is_due, merge_beside_run
-from rota.ledger.values import Batch, LogEntry, Position, Ranges, Spans, TableClaim
+from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
 from rota.run.restored import ADOPT, explain_restored, find_lost_offsets
 from rota.run.shift import Shift, sort_by_turn
+from rota.run.tidy import find_present, name_index, tidy_batch
 
 log = logging.getLogger(__name__)
 BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried again, doubled each time
@@ -165,7 +166,7 @@ class ConsumingRun:
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
         yield from self._heal(claimed, latest)
-        self._acknowledge(claimed.offsets, {})
+        self._acknowledge(claimed.offsets)
         jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), latest)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
@@ -210,12 +211,9 @@ class ConsumingRun:
             return self._park(partition, RotaError(reason), offset, final=False)
         return DroppedPartition(partition, "it could not be looked at a moment ago; the next run looks again")
 
-    def _acknowledge(self, offsets: Mapping[str, int], consumed: Spans) -> None:
-        source = self.ports.source
-        if isinstance(source, Holds):
-            source.acknowledge(offsets)
-        if consumed and isinstance(source, TidiesUp):
-            source.tidy(consumed)
+    def _acknowledge(self, offsets: Mapping[str, int]) -> None:
+        if isinstance(self.ports.source, Holds):
+            self.ports.source.acknowledge(offsets)
 
     def _heal(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
         """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of; of a partition
@@ -228,7 +226,8 @@ class ConsumingRun:
             if batches:
                 yield from (make_event(one, p, latest[p]) for one in reversed(batches))
                 self._write_checkpoints({p: claimed.offsets[p]}, batches[0], claimed.table)
-                self._acknowledge({}, {p: sorted(one.ranges[p] for one in batches if one.op == "commit")})
+                consumed = find_present(batches, name_index(self.ports.source)).get(p, ())
+                tidy_batch(self.ports.source, self.ports.main, {p: consumed}, claimed.table)
         if new := {p: claimed.offsets[p] for p, batches in untold.items() if not batches}:
             self._write_checkpoints(new, None, claimed.table)
 
@@ -279,7 +278,8 @@ class ConsumingRun:
                     yield replace(make_event(committed, p, latest[p], healed=False), more=more)
                 ends = {p: end for p, (_, end) in kept.items()}
                 self._write_checkpoints(ends, committed, claimed.table)
-                self._acknowledge(ends, {p: [r] for p, r in kept.items()})
+                self._acknowledge(ends)
+                tidy_batch(self.ports.source, self.ports.main, {p: [r] for p, r in kept.items()}, claimed.table)
                 for table in (self.ports.main, self.ports.quarantine) if is_due(committed.version) else ():
                     merge_beside_run(table)
                 return
@@ -290,7 +290,7 @@ class ConsumingRun:
         rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
         batch = Batch(
             uuid.uuid4().hex, self.run_id, self.incarnation, piece.attempt, self.rights.epoch, kept, files, rows, bad,
-            piece.seconds,
+            piece.seconds, index=name_index(self.ports.source),
         )  # fmt: skip
         if bad:
             self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from rota.dataplane.ports import TidiesUp
 from rota.errors import ForeignTable, RotaError
 from rota.ledger.identity import explain_taken
 from rota.ledger.ledger import Ledger
 from rota.ledger.merging import A_NIGHT, Merged, merge
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
-from rota.run.spans import find_consumed
+from rota.run.tidy import tidy_all
 
 T = TypeVar("T")
 RETENTION = timedelta(days=7)  # of files that no version needs
@@ -50,7 +49,7 @@ def maintain(pipeline: Pipeline) -> Maintained:
         try:
             return step()
         except RotaError as error:
-            failed.append(str(error))
+            failed.extend({str(error)}.difference(failed))
             return without
 
     _check_owner(tables.main)
@@ -59,17 +58,9 @@ def maintain(pipeline: Pipeline) -> Maintained:
         quarantine=attempt(lambda: merge(tables.quarantine, A_NIGHT), Merged()),
         packed=attempt(tables.shorten_logs, 0),
         vacuumed=attempt(lambda: len(tables.vacuum(RETENTION, dry_run=False)), 0),
-        tidied=attempt(lambda: _tidy(pipeline, tables.main), 0),
+        tidied=attempt(lambda: tidy_all(open_source(pipeline), tables.main), 0),
         failed=tuple(failed),
     )
-
-
-def _tidy(pipeline: Pipeline, main: Ledger) -> int:
-    """What runs that died before it left of what was consumed, as the table's log says it: skipped files were not."""
-    source = open_source(pipeline)
-    if not (isinstance(source, TidiesUp) and source.tidies):
-        return 0
-    return source.tidy(find_consumed(main.read_log()))
 
 
 def _check_owner(main: Ledger) -> None:

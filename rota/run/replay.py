@@ -15,6 +15,7 @@ from rota.dataplane.ports import ChangesInPlace, FailedPartition, Holds, Ports, 
 from rota.errors import DataError
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, Ranges
+from rota.run.tidy import name_index
 
 ONCE = "its source gives each record once: nothing of it can be read again. Publish again what should come again"
 
@@ -110,8 +111,8 @@ def _publish(ports: Ports, piece: WrittenFiles, run_id: str) -> Iterator[Replaye
     if not kept:
         return
     rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
-    files = tuple(f for f in piece.files if f.partition in kept)
-    batch = Batch(uuid.uuid4().hex, run_id, "", piece.attempt, 0, kept, files, rows, bad, piece.seconds)
+    files, index = tuple(f for f in piece.files if f.partition in kept), name_index(ports.source)
+    batch = Batch(uuid.uuid4().hex, run_id, "", piece.attempt, 0, kept, files, rows, bad, piece.seconds, index=index)
     try:
         if bad:
             aside = tuple(f for f in piece.bad_files if f.partition in kept)

@@ -65,11 +65,13 @@ class LandedFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadIndex:
-    """The files of an index as this process read them last, by name: those that the table names at this version."""
+    """The files of an index as this process read them last, by name: those that its table names at this version. `table` is
+    the table's id; empty: there was none."""
 
     version: int
     stamp: str | None
     files: Mapping[str, IndexFile]
+    table: str = ""
 
 
 READ: dict[str, ReadIndex] = {}  # by the location of the index
@@ -111,6 +113,13 @@ class FileIndex:
     def log(self) -> DeltaLog:
         """The log of the index."""
         return DeltaLog(self.location)
+
+    @property
+    def id(self) -> str:
+        """The id of its table, as this process read it last; empty: there was none."""
+        if self.location not in READ:
+            self._read_newest()
+        return READ[self.location].table
 
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
         """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
@@ -249,7 +258,7 @@ class FileIndex:
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.location, f"cannot be read ({error})") from error
         READ.pop(self.location, None)
-        READ[self.location] = ReadIndex(version, stamp, found)
+        READ[self.location] = ReadIndex(version, stamp, found, table.table if table else "")
         drop_oldest(READ, INDEXES)
         return list(found.values())
 

@@ -63,9 +63,8 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline, home: Home) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        declared = cast(Files, pipeline.source)
+        declared, index = cast(Files, pipeline.source), FileIndex(join(home.location, "index"))
         landing = open_landing(declared.path, home.scratch)
-        index = FileIndex(join(home.location, "index"))
         return cls(pipeline.name, landing, declared, index, read_columns=home.read_columns)
 
     @property
@@ -99,9 +98,8 @@ class FilesSource:
         try:
             return look()
         except OSError as error:
-            raise EnvironmentFailed(
-                f"{self.landing.place} cannot be listed ({error}). Check the folder's rights"
-            ) from error
+            what = f"{self.landing.place} cannot be listed ({error}). Check the folder's rights"
+            raise EnvironmentFailed(what) from error
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
@@ -184,13 +182,10 @@ class FilesSource:
 
     def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
         """See `ChangesInPlace.find_rewritten`."""
-        found: dict[str, list[int]] = {p: [] for p in spans}
         there = list(self._list_files(spans))
         look = self.tidier.look((file for *_, file in there), archived=False)
-        for p, offset, file in there:
-            if look(file) != file:
-                found[p].append(offset)
-        return {p: tuple(of) for p, of in found.items()}
+        changed = [(p, offset) for p, offset, file in there if look(file) != file]
+        return {p: tuple(offset for q, offset in changed if q == p) for p in spans}
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
         """See `ChangesInPlace.explain_unsettled`: the files that have not rested for `settle` seconds."""
@@ -214,6 +209,11 @@ class FilesSource:
     def tidies(self) -> bool:
         """See `TidiesUp.tidies`."""
         return self.declared.after != "keep"
+
+    @property
+    def index_id(self) -> str:
+        """See `TidiesUp.index_id`."""
+        return self.index.id
 
     def tidy(self, consumed: Spans) -> int:
         """See `TidiesUp.tidy`: by `after` of the declaration."""

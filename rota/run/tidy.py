@@ -1,0 +1,76 @@
+"""Consumed files are taken away from where they landed (`after`): by the run that consumed them, and by the maintenance.
+
+Law: a file goes only while its rows are in the table, as far as the table's log tells. None goes while a change of the rows
+by another program is not adopted, or a file of the table is gone. What was consumed before such a change was adopted stays
+until a replay writes its rows again. An offset means the same file only under the same index: what was consumed under
+another index stays.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from rota.dataplane.ports import Source, TidiesUp
+from rota.errors import EnvironmentFailed, RotaError
+from rota.ledger.foreign_commits import join_ranges
+from rota.ledger.ledger import Ledger
+from rota.ledger.values import LogEntry, Spans
+from rota.run.spans import find_consumed
+
+log = logging.getLogger(__name__)
+
+
+def name_index(source: Source) -> str:
+    """Return the id of the index that gives the source's offsets their meaning; empty if it has none."""
+    return source.index_id if isinstance(source, TidiesUp) else ""
+
+
+def tidy_batch(source: Source, main: Ledger, consumed: Spans, table: str) -> None:
+    """Take away what this run has just committed to the table of this id. Raises nothing."""
+    if not (consumed and isinstance(source, TidiesUp) and source.tidies):
+        return
+    try:
+        main.check_held(table)
+    except RotaError as error:
+        log.warning("not_taken_away=%s left_to=the maintenance reason=%s", ",".join(consumed), error)
+        return
+    source.tidy(consumed)
+
+
+def tidy_all(source: Source, main: Ledger) -> int:
+    """Take away all that was consumed and is in the table now.
+
+    Returns: how many files went.
+    Raises: EnvironmentFailed if the table lacks files, or another program changed its rows.
+    """
+    if not (isinstance(source, TidiesUp) and source.tidies):
+        return 0
+    if table := main.open():
+        main.check_untouched(table)
+    if harm := main.explain_harm():
+        raise EnvironmentFailed(f"{harm}. No consumed file was taken away")
+    source.read_ends(())  # the index is read as it is now
+    return source.tidy(find_present(main.read_log(), source.index_id))
+
+
+def find_present(past: Iterable[LogEntry], index: str) -> Spans:
+    """Return partition -> the spans that were consumed under this index and whose rows no other program took since.
+
+    Args:
+        past: the table's log, newest first.
+        index: the id of the index.
+    """
+    entries = [one for one in past if one.index in ("", index)]
+    cut = next((place for place, one in enumerate(entries) if one.took), len(entries))
+    since, before = find_consumed(entries[:cut]), find_consumed(entries[cut:])
+    found = {p: list(spans) for p, spans in since.items()}
+    for one in entries[:cut]:
+        for p, span in one.ranges.items() if one.op == "replay" else ():
+            found.setdefault(p, []).extend(_overlap(before, p, span))
+    return {p: join_ranges(spans) for p, spans in found.items() if spans}
+
+
+def _overlap(
+    spans: Mapping[str, list[tuple[int, int]]], partition: str, span: tuple[int, int]
+) -> list[tuple[int, int]]:
+    both = ((max(start, span[0]), min(end, span[1])) for start, end in spans.get(partition, ()))
+    return [(start, end) for start, end in both if start < end]
