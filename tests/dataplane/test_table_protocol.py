@@ -26,7 +26,7 @@ def test_the_columns() -> None:
 
 def test_the_metadata_of_a_commit() -> None:
     documented = set(re.findall(r"^\| `rota\.(\w+)` \|", TEXT, re.M))
-    assert documented == {*KEYS, "replayed", "renamed"}
+    assert documented == {*KEYS, "replayed", "renamed", "took", "index"}
     one = Batch("c", "r", "w@0", "r-a", 1, {"p": (0, 1)})
     assert set(describe_commit(one, "g", {"p": 1})) == {f"rota.{k}" for k in KEYS}
 
