@@ -31,7 +31,7 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LoggedCommit:
     """What a commit says of itself, read without the code that wrote it."""
 
     version: int
@@ -41,7 +41,7 @@ class Told:
     ranges: Mapping[str, tuple[int, int]]
 
     @classmethod
-    def of(cls, commit: MemoryCommit) -> "Told":
+    def of(cls, commit: MemoryCommit) -> "LoggedCommit":
         """By the documented keys of its metadata."""
         info = commit.info
         tokens, ranges = (json.loads(info.get(f"rota.{key}") or "{}") for key in ("tokens", "ranges"))
@@ -106,7 +106,7 @@ class LogChecker:
             self._park(partition, park)
 
     def _fold(self, commit: MemoryCommit) -> None:
-        said, adds = Told.of(commit), tuple(_list_slices(commit))
+        said, adds = LoggedCommit.of(commit), tuple(_list_slices(commit))
         removed = set(commit.removes or ())
         touched = {one.partition for one in adds}
         for partition, seen in self.seen.items() if removed else ():
@@ -141,12 +141,12 @@ class LogChecker:
         else:
             seen.offset = value
 
-    def _follows(self, partition: str, adds: tuple[Slice, ...], said: Told) -> bool:
+    def _follows(self, partition: str, adds: tuple[Slice, ...], said: LoggedCommit) -> bool:
         """Whether the commit adds one slice, from exactly where the partition ended to where it ends now."""
         seen, mine = self.seen[partition], [one for one in adds if one.partition == partition]
         return len(mine) == 1 and mine[0].start == seen.offset and mine[0].end == said.ranges[partition][1]
 
-    def _batch(self, said: Told) -> None:
+    def _batch(self, said: LoggedCommit) -> None:
         for partition, (start, end) in said.ranges.items():
             seen, token = self.seen[partition], said.tokens[partition]
             if token < seen.token:

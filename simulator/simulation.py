@@ -15,7 +15,7 @@ from rota.ids import key_of, worker_of
 from rota.run.work import find_work
 from simulator.alone_checker import AloneChecker
 from simulator.controller import Controller
-from simulator.log_checker import Told
+from simulator.log_checker import LoggedCommit
 from simulator.meter import Meter
 from simulator.parts import SHIPPED, Parts
 from simulator.stage import Stage
@@ -140,7 +140,7 @@ class Simulation(Stage):
             converge=max(meter.waits, default=0.0),
             unowned=meter.unowned_seconds,
             doubly=meter.doubly_seconds,
-            commits=sum(len(one.ranges) for one in map(Told.of, self.log.commits) if one.op == "commit"),
+            commits=sum(len(one.ranges) for one in map(LoggedCommit.of, self.log.commits) if one.op == "commit"),
             refused=self.table.refused,
             epochs=self.reader.head().record.epoch,
             events=self.timeline.events,

@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The name out of the module where it stands."""
+    """Imports the name from the module that defines it."""
     if name not in __all__:
         raise AttributeError(f"module 'rota.core' has no attribute {name!r}")
     return getattr(import_module("rota.core.planner" if name == "plan" else "rota.core.values"), name)

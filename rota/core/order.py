@@ -31,7 +31,7 @@ def order_moves(snapshot: Snapshot, target: Codes, moves: Ints, must: Bools) -> 
         return moves
     staying = np.where(
         target >= 0, snapshot.owner, -1
-    )  # a partition that nobody gets is released before the first move
+    )  # a partition that no worker gets is released before the first move
     room = snapshot.team.cap - count_per_worker(staying, len(snapshot.workers))
     if (count_per_worker(target[moves], len(room)) <= np.maximum(room, 0)).all():
         return moves

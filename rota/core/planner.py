@@ -6,7 +6,7 @@ Laws:
   partition, or is over its cap, also by a partition that must come to it.
 - No worker's target is over its cap, whatever the budget. If any order of the moves keeps every cap after each move, the
   plan's order does.
-- A plan without moves says why, and if it waits, `due` says until when.
+- A plan without moves gives a reason. If it waits, `due` is the time until which it waits.
 - The memory describes the moves of this plan; a move that waits leaves no trace in it.
 - If a plan is interrupted after any of its moves, planning again leads to the same assignment.
 """

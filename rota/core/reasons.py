@@ -1,6 +1,6 @@
 """The moves of a plan and its unassigned partitions, each made on demand with a reason in plain words.
 
-Law: the reason of an unavoidable move says what forced it. The reason of a voluntary move says what it improves.
+Law: the reason of an unavoidable move states what forced it. The reason of a voluntary move states what it improves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +61,10 @@ class LazyMoves(LazySequence[Move]):
 
 
 class LazyUnassigned(LazySequence[Unassigned]):
-    """The partitions that no worker gets now, ordered by id. `waits` says until when a gone worker may return, and `wanted`
-    is the target without a policy."""
+    """The partitions that get no worker now, ordered by id.
+
+    `waits` maps a gone worker to the time until which it may return. `wanted` is the target without a policy.
+    """
 
     __slots__ = ("indices", "snapshot", "waits", "wanted")
 

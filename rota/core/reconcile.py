@@ -1,20 +1,21 @@
-"""Own records brought towards the target, one worker at a time: a pure machine, events in, instructions out.
+"""Brings a worker's ownership towards its target: a pure state machine, events in, instructions out.
 
-Laws, in rank order, of `assigned` (the protocol in which a controller publishes the target):
-1. A partition is claimed only while the target names it, and only from nobody, from an incarnation that is gone, from
-   an older incarnation of the same worker, or by force: after `max_shutdown` on this worker's own monotonic clock since
-   it first saw that very owner record while the partition stayed in its target without a break. And only while this
-   incarnation holds fewer than its cap, counting what it still drains: at no instant does it hold more.
-2. A partition is released only after the target dropped it *and* no run of this incarnation consumes it. A worker that
-   leaves releases everything `max_shutdown` after it was told to, and claims nothing meanwhile.
-3. Nothing is decided on a look that began before the last suspension: every record is proven again first.
-4. The newest live incarnation of a worker counts; an older one gives up and writes nothing any more.
-5. Level, not edge: the same look gives the same instructions, so a refused or lost instruction is found again.
+Laws of the `assigned` protocol, in which a controller publishes the target, in rank order:
+1. A worker claims a partition only while its target names the partition. The own record must be free, or name an
+   incarnation that is gone or an older incarnation of the same worker. A claim by force is allowed `max_shutdown`
+   seconds (on this worker's monotonic clock) after the worker first saw that owner record, if the partition stayed in
+   its target for the whole time. A worker claims only while it holds fewer partitions than its cap. Draining partitions
+   count.
+2. A worker releases a partition only after the target dropped it *and* no run of this incarnation consumes it. A worker
+   that leaves claims nothing, and releases everything `max_shutdown` seconds after it was asked to leave.
+3. An observation that began before the last suspension is not used: every record is read again first.
+4. The newest live incarnation of a worker counts. An older incarnation stops and writes nothing more.
+5. Level, not edge: the same observation gives the same instructions, so a refused or lost instruction is repeated.
 
-The machine does no I/O. Whoever drives it (the agent process, the simulations) takes a look in this order: target,
-own records, live incarnations, runs. Own before live: the other order takes a worker that joined and claimed in between
-for dead. Runs last: a run enters itself first and reads the target afterwards, so one that is not seen here will see
-that the target dropped the partition.
+The machine does no I/O. Its driver (the agent process or a simulation) reads in this order: target, own records, live
+incarnations, runs. Own records come before live incarnations: in the other order, a worker that joined and claimed in
+between would look dead. Runs come last: a run registers itself before it reads the target, so a run that is missing
+here will see that the target dropped the partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,8 +37,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The owner record that stands in the way of a claim, and when it was first seen, on this worker's own clock; `full`:
-    it might be claimed, but for the cap."""
+    """The owner record that blocks a claim, and when this worker first saw it, on its own clock.
+
+    `full`: only the cap prevents the claim.
+    """
 
     owner: Owner
     since: float
@@ -46,12 +49,12 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that a worker remembers between two events; everything else is read again at each look."""
+    """What a worker remembers between two events. Everything else is read again for each observation."""
 
     worker: str
     max_shutdown: float
     incarnation: str | None = None
-    leaving: float | None = None  # when it was told to leave
+    leaving: float | None = None  # when it was asked to leave
     suspended: float | None = None  # when the last suspension was noticed
     epoch: int | None = None  # of the effective slot at the last look
     held: frozenset[str] = frozenset()  # what this incarnation owns or has tried to claim
@@ -60,11 +63,13 @@ class State:
     done: bool = False
 
     def interest(self, target: frozenset[str] | None) -> frozenset[str]:
-        """The partitions whose own records a look must hold, given the target just read."""
+        """The partitions whose own records an observation must contain, given the target that was just read."""
         return self.held | (target or frozenset())
 
     def let_go(self, target: frozenset[str] | None, owners: Mapping[str, Owner]) -> bool:
-        """Whether the target dropped something that this incarnation owns: only then a look must hold its runs."""
+        """Whether the target dropped a partition that this incarnation owns. Only then an observation must contain its
+        runs.
+        """
         mine = (p for p, owner in owners.items() if owner.incarnation == self.incarnation)
         return target is not None and any(p not in target for p in mine)
 
@@ -74,21 +79,22 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A session was made and its live node created: a new incarnation, which owns nothing yet."""
+    """The worker created a session and its live node: a new incarnation, which owns nothing yet."""
 
     incarnation: str
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One look, taken from `began` to `now` (own monotonic clock) in the order target, own records, live, runs.
+    """One observation, taken from `began` to `now` (monotonic clock) in the order target, own records, live nodes,
+    runs.
 
-    `target` is None where it cannot be read now: nothing is concluded from that. `previous` is the epoch in the other
-    slot of the assign node; it tells one publication since the last look from several. A partition without an entry in
-    `owners` was not read or cannot be read: it is left alone. Of those the `unread` ones had no room in this look: what
-    was known of them still holds. `busy` are the partitions of this incarnation's runs,
-    read where it must let go of any. `cap` is how many partitions the
-    worker may hold (None: no bound).
+    `target` is None where it cannot be read now; then nothing is concluded from it. `previous` is the epoch in the
+    other slot of the assign node: it distinguishes one publication since the last observation from several. A partition
+    without an entry in `owners` was not read or cannot be read, and is left alone. The `unread` ones did not fit into
+    this observation; their last known state still holds. `busy` are the partitions of this incarnation's runs, read
+    where it must release one of its partitions. `cap` is the largest number of partitions that the worker may hold
+    (None: no bound).
     """
 
     began: float
@@ -106,21 +112,25 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The connection is not known to be good, or the own deadline passed: nothing may be written until it is proven."""
+    """The connection may be broken, or the deadline of the observation passed. Nothing is written until records are
+    read again.
+    """
 
     now: float
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The session is gone, and with it everything that this incarnation owned; `why`, as far as it is known."""
+    """The session ended, and with it every ownership of this incarnation. `why` is the reason, as far as it is known."""
 
     why: str = "the session is lost"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The worker was told to leave (SIGTERM); `hurry`: told again, so everything is released at the next look."""
+class LeaveRequested:
+    """The worker was asked to leave (SIGTERM). `hurry`: it was asked again, so the next observation releases
+    everything.
+    """
 
     now: float
     hurry: bool = False
@@ -128,19 +138,19 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed and no look could be taken."""
+    """Time passed, and no observation could be taken."""
 
     now: float
 
 
-Event = Joined | Looked | Suspended | Lost | Told | Ticked
+Event = Joined | Looked | Suspended | Lost | LeaveRequested | Ticked
 
 # --- instructions
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Set the own record to this incarnation, if it is still at `version`."""
+    """Set the own record to this incarnation, if the record is still at `version`."""
 
     partition: str
     version: int
@@ -150,7 +160,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Set the own record free, if it is still at `version`."""
+    """Set the own record free, if the record is still at `version`."""
 
     partition: str
     version: int
@@ -159,19 +169,19 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Mark the live record as leaving, so that the controller takes the partitions away."""
+    """Mark the live record as leaving, so that the controller reassigns the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Make a new session and a new live node."""
+    """Create a new session and a new live node."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Nothing to do, but a decision worth a line: `wait` or `drain`, for a partition."""
+    """No write, but a decision that is logged: `wait` or `drain`, for a partition."""
 
     word: Literal["wait", "drain"]
     partition: str
@@ -180,7 +190,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """End the process; `clean` if nothing is held any more."""
+    """End the process. `clean`: it holds nothing any more."""
 
     clean: bool
     reason: str
@@ -202,11 +212,11 @@ def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]
             return replace(state, suspended=now), ()
         case Lost(why):
             return _lost(state, why)
-        case Told(now, hurry):
+        case LeaveRequested(now, hurry):
             return _told(state, now - state.max_shutdown if hurry else now)
         case Ticked(now):
             if state.leaving is not None and now - state.leaving >= state.max_shutdown:
-                return _exit(state, clean=False, reason="told to leave, and ZooKeeper did not answer in max_shutdown")
+                return _exit(state, clean=False, reason="asked to leave, and ZooKeeper did not answer in max_shutdown")
             return state, ()
         case Looked():
             return _looked(state, event)
@@ -219,7 +229,7 @@ def _fresh(state: State, incarnation: str | None) -> State:
 
 def _lost(state: State, reason: str) -> tuple[State, tuple[Instruction, ...]]:
     if state.leaving is not None:
-        return _exit(_fresh(state, None), clean=True, reason=f"told to leave, and {reason}")
+        return _exit(_fresh(state, None), clean=True, reason=f"asked to leave, and {reason}")
     return _fresh(state, None), (Join(reason),)
 
 
@@ -227,7 +237,7 @@ def _told(state: State, since: float) -> tuple[State, tuple[Instruction, ...]]:
     if state.leaving is not None:
         return replace(state, leaving=min(since, state.leaving)), ()
     if state.incarnation is None:
-        return _exit(state, clean=True, reason="told to leave before it joined")
+        return _exit(state, clean=True, reason="asked to leave before it joined")
     return replace(state, leaving=since, waiting={}), (Announce(),)
 
 
@@ -266,7 +276,7 @@ def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]
 
 
 def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]]:
-    """What goes now, and what waits for its run to end."""
+    """What is released now, and what waits for its run to end."""
     overdue = _overdue(state, look)
     releases: list[Release] = []
     draining = set(state.draining & look.unread)
@@ -289,7 +299,7 @@ def _overdue(state: State, look: Looked) -> bool:
 
 
 def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[str, Waiting]]:
-    """What is taken now beside the `held`, and who is waited for since when."""
+    """What is claimed now in addition to `held`, and which owners are waited for since when."""
     claims: list[Claim] = []
     waiting: dict[str, Waiting] = {}
     if state.leaving is not None or look.target is None:
@@ -313,7 +323,7 @@ def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[st
 
 
 def _reason(state: State, look: Looked, owner: Owner, since: float) -> Reason | None:
-    """Why a partition in the target may be claimed now, or None: its owner is waited for."""
+    """Why a partition of the target may be claimed now; None while its owner is waited for."""
     if owner.incarnation is None:
         return "free"
     if owner.incarnation not in look.live:
@@ -336,8 +346,11 @@ def _notes(state: State, waiting: Mapping[str, Waiting], draining: frozenset[str
 
 
 def batches(instructions: Iterable[Instruction], most: int) -> Iterator[Batch | Instruction]:
-    """The instructions in their order, claims that follow each other together, `most` at a time, and so releases for one
-    reason. Each batch is one effect: before each, whoever drives the machine proves that its look still counts."""
+    """Groups instructions, in their order, into batches of at most `most`: consecutive claims, and releases with one
+    reason.
+
+    Each batch is one write. Before each, the driver checks that its observation is still valid.
+    """
     batch: list[Claim] | list[Release] = []
     for one in instructions:
         if batch and (len(batch) == most or not _together(batch[0], one)):

@@ -76,8 +76,10 @@ class Unassigned:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a plan costs and reaches. An imbalance is max/mean utilization, None without workers. `reason` says why
-    nothing moves or what was approximated; otherwise it is empty."""
+    """What a plan costs and reaches. An imbalance is max/mean utilization, None without workers.
+
+    `reason` is why nothing moves or what was approximated; otherwise it is empty.
+    """
 
     imbalance_before: float | None
     imbalance_after: float | None
@@ -100,7 +102,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Team:
-    """The workers as columns. `cap` is `max_partitions` or UNLIMITED. `plain` says that all are active, have the same
+    """The workers as columns. `cap` is `max_partitions` or UNLIMITED. `plain`: all are active, have the same
     capacity and no cap."""
 
     capacity: Floats
@@ -144,7 +146,7 @@ class Snapshot:
 
     Columns over partitions: `owner` is an index into `workers`, NOBODY, or -2-k for `gone[k]`. `source` and `kind` are
     indices into `sources` and `kinds`. `rate` and `throughput` are NaN where unknown. `now` is in seconds, and
-    `absences` says since when each gone worker is missing, in the same seconds.
+    `absences` maps each gone worker to the time since when it is missing, in the same seconds.
     """
 
     workers: tuple[Worker, ...]
@@ -173,7 +175,7 @@ class Snapshot:
         now: float = 0.0,
         absences: Mapping[str, float] | None = None,
     ) -> "Snapshot":
-        """Builds a snapshot. Raises AssignmentError if an id stands twice or `owners` names an unknown partition."""
+        """Builds a snapshot. Raises AssignmentError if an id occurs twice or `owners` names an unknown partition."""
         team = tuple(sorted(workers, key=lambda w: w.id.encode()))
         parts = sorted(partitions, key=lambda p: p.id.encode())
         place = _index_ids("worker", [w.id for w in team])

@@ -1,1 +1,1 @@
-"""What decides who works: the workers' agents, and the rebalance of their group."""
+"""Decides which worker owns which partition: the workers' agents, and the rebalance of their group."""

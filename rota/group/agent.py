@@ -1,12 +1,16 @@
-"""The agent: one worker's representative in a group. Joins, looks, decides by the reconcile machine, acts, drains.
+"""The agent: it represents one worker in a group. It joins, observes, decides by the reconcile machine, acts and
+drains.
 
-Laws: nothing is written but by a compare-and-set that names what was read; a look that took longer than the session is
-surely alive is thrown away; after a suspension every record is proven again before anything is written; with the session
-everything is given up, and the worker joins anew as another incarnation: once the group is there, and no other process of
-its id is live. What it decides, and why it does not, it says in one line.
+Laws:
+1. Every write is a compare-and-set on the version that was read.
+2. An observation that took longer than the session is surely alive is discarded.
+3. After a suspension every record is read again before any write.
+4. When the session ends, the worker gives up everything. It joins again as another incarnation once the group exists
+   and no other live process has its id.
+5. Each decision, and each reason why it does not act, is logged in one line.
 
-`cycle` yields between any two calls to ZooKeeper: the process just runs through it, the simulation lets the world
-happen there.
+`cycle` yields between any two calls to ZooKeeper. The process runs through it; the simulation lets other events happen
+at these points.
 """
 
 import random
@@ -27,6 +31,7 @@ from rota.core.reconcile import (
     Instruction,
     Join,
     Joined,
+    LeaveRequested,
     Looked,
     Lost,
     Machine,
@@ -36,7 +41,6 @@ from rota.core.reconcile import (
     State,
     Suspended,
     Ticked,
-    Told,
     assigned,
     batches,
 )
@@ -44,23 +48,23 @@ from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecoda
 from rota.group.chooser import Chooser
 from rota.ids import is_incarnation, worker_of
 
-SURELY_ALIVE = 0.6  # of the session timeout: how long a look may be acted upon after it began
-LINES = 100  # partitions that are told one by one; more of them are counted
-AT_A_LOOK = 5_000  # own records that one look reads at most: with more it would be old before it is acted upon
-SHORTEST = 0.02  # seconds of rest between two rounds
-PROOF = 5.0  # seconds after which own records that are as they should be are read again
+SURELY_ALIVE = 0.6  # fraction of the session timeout after which an observation is too old to act upon
+LINES = 100  # partitions that are logged one by one; more are counted
+AT_A_LOOK = 5_000  # own records that one observation reads at most: with more it would be too old to act upon
+SHORTEST = 0.02  # seconds between two rounds
+PROOF = 5.0  # seconds after which settled own records are read again
 
 Facts = dict[str, object]
 
 
 class Say(Protocol):
-    """Takes one decision: a word, and its facts."""
+    """Logs one decision: a word, and its facts."""
 
     def __call__(self, word: str, /, **facts: object) -> None: ...
 
 
 class Agent:
-    """One worker in one group over one store; `done` is set once it has ended. Not for several threads."""
+    """One worker in one group over one store. `done` is set once the agent has ended. Not thread-safe."""
 
     def __init__(
         self,
@@ -87,20 +91,23 @@ class Agent:
         self._session = 0
         self._assign_version: int | None = None  # of the target last read: a claim checks it
         self._pending = False  # a slot waits for the head to reach it
-        self._read: dict[str, float] = {}  # own record -> when it was read last
-        self._settled: set[str] = set()  # those that were as they should be then
-        self._unread: frozenset[str] = frozenset()  # those that had no room in the last look
+        self._read: dict[str, float] = {}  # own record -> when it was last read
+        self._settled: set[str] = set()  # records that matched the target then
+        self._unread: frozenset[str] = frozenset()  # records that did not fit into the last observation
         self._unreadable: frozenset[str] = frozenset()
-        self._there: frozenset[str] = frozenset()  # the live names that the last look saw
-        self._silent = False  # whether ZooKeeper's silence was said, and not yet its end
-        self._idle = ""  # why it does not work, as last said
-        self._waiting: frozenset[str] = frozenset()  # processes that wait until this one is gone, as last said
+        self._there: frozenset[str] = frozenset()  # the live names in the last observation
+        self._silent = False  # whether the loss of ZooKeeper was logged, and its return not yet
+        self._idle = ""  # why it does not work, as last logged
+        self._waiting: frozenset[str] = frozenset()  # processes that wait until this one ends, as last logged
 
     # --- what the process calls
 
     def cycle(self) -> Generator[None, None, None]:
-        """One round: what the machine says to a fresh look is done. Never raises for want of ZooKeeper, nor for a record
-        of the group that cannot be read: it stands still until somebody mended it."""
+        """Runs one round: reads a fresh observation and executes the machine's instructions.
+
+        It does not raise when ZooKeeper is unavailable or a record of the group cannot be read. It then writes nothing
+        until ZooKeeper answers, or until the record is repaired.
+        """
         try:
             if self.state.incarnation is not None and self.store.session != self._session:
                 yield from self._feed(Lost(self.store.lost_why))
@@ -125,15 +132,18 @@ class Agent:
             yield from self._still()
 
     def leave(self, *, hurry: bool = False) -> None:
-        """Told to leave: claims nothing more, hands over as the target drops it, ends when nothing is left. With
-        `hurry` everything is released at once, also under a run: whoever claims it fences that."""
+        """Asks the agent to leave: it claims nothing more, hands over as the target drops partitions, and ends when it
+        holds none.
+
+        With `hurry` it releases everything at once, also under a run. The next owner's claim fences that run.
+        """
         if self.state.leaving is None or hurry:
             self.say("leaving", held=len(self.state.held), hurry=hurry or None)
-        for _ in self._feed(Told(self.clock(), hurry)):
+        for _ in self._feed(LeaveRequested(self.clock(), hurry)):
             pass
 
     def publish(self, **changes: object) -> bool:
-        """Rewrite the live record with what changed; says whether ZooKeeper has it."""
+        """Rewrites the live record with the changes. Returns whether ZooKeeper stored it."""
         self.live = self.live.model_copy(update=changes)
         if self.state.incarnation is None or not self.store.active() or self.store.session != self._session:
             return False
@@ -145,13 +155,13 @@ class Agent:
 
     @property
     def unsettled(self) -> bool:
-        """Whether something is on its way, so that the next look should come soon."""
+        """Whether a change is in progress, so that the next observation should come soon."""
         state = self.state
         eager = self._pending or self.chooser.eager
         return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or eager
 
     def find_pause(self, soon: float, later: float) -> float:
-        """How many seconds to rest until the next round."""
+        """The seconds to wait until the next round."""
         pause = soon if self.unsettled or self.state.incarnation is None else later
         due = self.chooser.due
         return pause if due is None else max(SHORTEST, min(pause, due - self.clock()))
@@ -159,7 +169,7 @@ class Agent:
     # --- the round
 
     def _still(self) -> Generator[None, None, None]:
-        """No look could be taken: nothing is written until everything is proven again, but time passes."""
+        """No observation could be taken: nothing is written until every record is read again, but time passes."""
         yield from self._feed(Suspended(self.clock()))
         yield from self._feed(Ticked(self.clock()))
 
@@ -181,7 +191,9 @@ class Agent:
         yield from self._feed(Joined(incarnation))
 
     def _waits(self, other: str) -> None:
-        """Another process has this id: two that took over from each other would go on so for ever."""
+        """Another process has this id. The agent waits, because two processes that take over from each other would
+        never stop.
+        """
         seen = self.tree.read_many([self.paths.live(other)], Live).get(self.paths.live(other))
         facts = {"host": seen.record.host, "pid": seen.record.pid} if seen is not None else {}
         why = (
@@ -191,7 +203,7 @@ class Agent:
             membership.wait_beside(self.tree, self.worker, self.live)
 
     def _idles(self, word: str, facts: Mapping[str, object], about: str = "") -> bool:
-        """Why it does not work, said once, `about` one thing if that is given; whether it was said now."""
+        """Logs once why the agent does not work, `about` one thing if that is given. Returns whether it logged now."""
         if (idle := f"{word} {about or facts}") == self._idle:
             return False
         self._idle = idle
@@ -218,7 +230,7 @@ class Agent:
             yield from self._feed(looked)
 
     def look(self) -> Generator[None, None, Looked]:
-        """One look, in the order that the machine's laws need: target, own records, live, runs."""
+        """Takes one observation, in the order that the machine's laws need: target, own records, live nodes, runs."""
         began = self.clock()
         cap = 0 if self.live.unable else overrides.cap(self.tree, self.worker, self.live.max_partitions)
         seen = self._target()
@@ -241,18 +253,21 @@ class Agent:
         return Looked(began, now, epoch, previous, target, owners, names, newest, busy, cap, self._unread)
 
     def _target(self) -> Target | None:
-        """This worker's target; None where it cannot be told now."""
+        """This worker's target; None where it cannot be read now."""
         try:
             target = self.tree.target(self.worker)
         except Undecodable:
-            return None  # it is in the tree's quarantine, and said in `_report`
+            return None  # it is in the tree's quarantine, and logged in `_report`
         self._assign_version = target.version if target is not None else None
         self._pending = target is not None and target.previous is not None and target.previous > target.epoch
         return target
 
     def _own(self, target: frozenset[str] | None) -> dict[str, Owner]:
-        """The own records of what is in the target or held, `AT_A_LOOK` at most, those first that were read longest ago;
-        those that are as they should be only every `PROOF` s."""
+        """The own records of what is in the target or held: at most `AT_A_LOOK`, those that were read longest ago
+        first.
+
+        Settled records are read again only every `PROOF` seconds.
+        """
         now, wanted = self.clock(), self.state.interest(target)
         if self.state.suspended is not None:
             self._read, self._settled = {}, set()
@@ -277,7 +292,7 @@ class Agent:
         return max(((node.czxid, name) for node, name in nodes if node is not None), default=(0, None))[1]
 
     def _hear(self, names: Iterable[str]) -> None:
-        """One line for a process that waits until this one is gone."""
+        """Logs one line for a process that waits until this one ends."""
         waiting = membership.waiting_beside(self.tree, self.worker, names)
         for name in sorted(waiting.keys() - self._waiting):
             why = "it has this worker's id and waits until this one is gone. Give each worker an id of its own"
@@ -285,7 +300,7 @@ class Agent:
         self._waiting = frozenset(waiting)
 
     def _report(self) -> None:
-        """One line for a record that cannot be read, not one at each look."""
+        """Logs one line for a record that cannot be read, not one for each observation."""
         for path in sorted(self.tree.unreadable.keys() - self._unreadable):
             self.say("unreadable", path=path, reason=self.tree.unreadable[path])
         self._unreadable = frozenset(self.tree.unreadable)
@@ -306,7 +321,7 @@ class Agent:
         self._say_notes(instructions)
 
     def _still_proven(self, look: Looked) -> bool:
-        """Whether the look may still be acted upon: same session, connection good, begun not long ago."""
+        """Whether the observation may still be acted upon: same session, connection good, not too old."""
         fresh = self.clock() - look.began <= self.patience
         return fresh and self.store.session == self._session and self.store.active()
 
@@ -320,7 +335,7 @@ class Agent:
                 self.done = instruction
 
     def _write(self, batch: Batch) -> None:
-        """Claims or releases of one kind, as one effect."""
+        """Executes claims, or releases, as one write."""
         versions = {one.partition: one.version for one in batch}
         first = batch[0]
         if isinstance(first, Release):
@@ -332,11 +347,11 @@ class Agent:
             return
         claimed = ownership.claim_all(self.tree, self._incarnation, versions, self._assign_version)
         self._settled |= claimed.taken.keys()
-        told: dict[str, Facts] = {}
+        claimed: dict[str, Facts] = {}
         for claim in batch:
             if isinstance(claim, Claim) and (owned := claimed.taken.get(claim.partition)) is not None:
-                told[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.from_worker}
-        self._say_each("claimed", told)
+                claimed[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.from_worker}
+        self._say_each("claimed", claimed)
         self._say_each("claim-refused", {p: {"reason": why} for p, why in claimed.refused.items()})
 
     def _say_notes(self, instructions: Iterable[Instruction]) -> None:
@@ -344,17 +359,19 @@ class Agent:
         for word in dict.fromkeys(note.word for note in notes):
             self._say_each(word, {note.partition: {"reason": note.detail} for note in notes if note.word == word})
 
-    def _say_each(self, word: str, told: Mapping[str, Facts]) -> None:
-        """A line for each partition; of more than `LINES` one for all with the same facts, which counts them."""
-        if len(told) <= LINES:
-            for partition, facts in told.items():
+    def _say_each(self, word: str, facts_of: Mapping[str, Facts]) -> None:
+        """Logs a line for each partition. Above `LINES`, partitions with the same facts share one line that counts
+        them.
+        """
+        if len(facts_of) <= LINES:
+            for partition, facts in facts_of.items():
                 self.say(word, partition=partition, **facts)
             return
         alike: dict[tuple[object, ...], list[str]] = {}
-        for partition, facts in told.items():
+        for partition, facts in facts_of.items():
             alike.setdefault(tuple(facts.values()), []).append(partition)
         for names in alike.values():
-            self.say(word, partitions=len(names), first=names[0], last=names[-1], **told[names[0]])
+            self.say(word, partitions=len(names), first=names[0], last=names[-1], **facts_of[names[0]])
 
     @property
     def _incarnation(self) -> str:

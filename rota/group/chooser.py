@@ -1,12 +1,13 @@
-"""What a worker of a group without a controller does before each look: it sees the others, decides, writes its own target.
+"""What a worker of a group without a controller does before each observation: reads the others, decides, writes its
+target.
 
 Laws:
-1. It decides by the protocol that the group's settings named when it joined. It keeps to that until it is restarted, and
-   joins no live worker of another protocol.
-2. It reads the others where something may have changed (who is live, what is asked for, what it waits for, a time that its
-   protocol named), and every `PROOF` seconds.
-3. It asks for a partition before its target names that, and lets the grab go after.
-4. Nothing here owns anything: see `rota.core.protocols.observation`.
+1. It decides by the protocol that the group's settings named when it joined. It keeps that protocol until it restarts,
+   and does not join while a live worker runs another protocol.
+2. It reads the other workers when something may have changed (live workers, grabs, an owner that it waits for, a time
+   set by its protocol), and every `PROOF` seconds.
+3. It takes the grab of a partition before its target names the partition, and releases the grab afterwards.
+4. It owns nothing: see `rota.core.protocols.observation`.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -23,12 +24,12 @@ from rota.ids import worker_of
 if TYPE_CHECKING:
     from rota.core.protocols.observation import Decide, Decision, Observation
 
-PROOF = 5.0  # seconds after which the others are read again where nothing seems to have changed
-EAGER = 10.0  # seconds in which it looks again soon while something is on its way, counted from the last change
+PROOF = 5.0  # seconds after which the others are read again if nothing seems to have changed
+EAGER = 10.0  # seconds after the last change in which it observes more often while a change is in progress
 
 
 class Chooser:
-    """Chooses the target of one worker; under `assigned` it does nothing. Not for several threads."""
+    """Chooses the target of one worker. Under `assigned` it does nothing. Not thread-safe."""
 
     def __init__(
         self,
@@ -51,12 +52,14 @@ class Chooser:
         self._memory: Mapping[str, Any] = {}
         self._last: Decision | None = None
         self._seen: tuple[Observation, Mapping[str, Any]] | None = None  # and the options
-        self._key: object = None  # what the last look was taken for
-        self._at = self._changed = float("-inf")  # when the others were read last, and seen to have changed
+        self._key: object = None  # what triggered the last observation
+        self._at = self._changed = float("-inf")  # when the others were last read, and last changed
         self._note = ""
 
     def join(self, meta: Meta) -> str:
-        """A new life begins, under the protocol of the group. Why it may not; empty if it may. Raises ConfigError."""
+        """Starts a new incarnation under the group's protocol. Returns why it may not join, or an empty string. Raises
+        ConfigError.
+        """
         others = {
             one.worker: one.record.protocol for one in self.tree.live() if one.record and one.worker != self.worker
         }
@@ -72,26 +75,31 @@ class Chooser:
 
     @property
     def pending(self) -> bool:
-        """Whether something is on its way, so that a look may find something although nobody wrote."""
+        """Whether a change is in progress, so that an observation may differ although no record was written."""
         return self._decide is not None and (self._last is None or self._last.pending)
 
     @property
     def due(self) -> float | None:
-        """When its protocol wants to look again at the latest, on the own clock; None: as usual."""
+        """The latest time at which the protocol wants to decide again, on the own clock. None: the usual interval."""
         return self._last.due if self._decide is not None and self._last is not None else None
 
     @property
     def eager(self) -> bool:
-        """Whether something is on its way, and changed not long ago: so that the next look should come soon."""
+        """Whether a change is in progress and something changed recently, so that the next observation should come
+        soon.
+        """
         return self.pending and (self._last is None or self.clock() - self._changed < EAGER)
 
     def has_read(self, since: float) -> bool:
-        """Whether it read the others since then, on the own clock. `assigned` has nobody to read."""
+        """Whether it read the other workers since then, on the own clock. Under `assigned` there is nothing to read."""
         return self._decide is None or self._at >= since
 
     def choose(self, state: State, live: frozenset[str], owned: frozenset[str]) -> Generator[None, None, None]:
-        """Chooses anew if something may have changed: `live` are the names that the last look saw, `owned` what is this
-        incarnation's of its target. Raises as the reads do."""
+        """Chooses a target again if something may have changed.
+
+        `live` are the live names in the last observation; `owned` is the part of the target that this incarnation owns.
+        Raises what the reads raise.
+        """
         if self._decide is None or state.incarnation is None or state.done:
             return
         from rota.coordination.alone import list_grabs  # it imports numpy, and `assigned` does without
@@ -112,7 +120,7 @@ class Chooser:
         self._at = self.clock()
         mine, me = others.members.get(self.worker), state.incarnation
         if mine is None or me is None or mine.worker.incarnation != me or self._decide is None:
-            return  # the look that follows finds out why
+            return  # the next observation finds out why
         if others.meta.protocol != self.protocol:
             self._tell(
                 f"the group's protocol is {others.meta.protocol} now: restart this worker, it runs {self.protocol}"
@@ -141,14 +149,14 @@ class Chooser:
                 yield
                 let_go(self.tree, me, less)
         except Conflict:
-            self._key = ()  # somebody wrote first, or this incarnation is gone: look again
+            self._key = ()  # another write came first, or this incarnation is gone: observe again
 
     def _decide_once(self, seen: "Observation", meta: Meta) -> "Decision":
-        """What the protocol says; the same as before where it would see the same."""
+        """The protocol's decision. If the observation is the same as before, the decision is not computed again."""
         assert self._decide is not None
         try:
             options = check_protocol(self.protocol, meta.options if meta.protocol == self.protocol else {})
-        except ConfigError as error:  # say, of a newer rota: no reason for all workers to end at once
+        except ConfigError as error:  # for example an option of a newer rota: no reason for all workers to end at once
             options = dict(self._seen[1]) if self._seen is not None else check_protocol(self.protocol, {})
             self._tell(f"{error}. It goes on with those that it had, or with none")
         same = (seen, options) == self._seen
@@ -175,7 +183,10 @@ class Chooser:
 
 
 def _find_contested(seen: "Observation", state: State, *, fresh: bool) -> frozenset[str]:
-    """What this worker names in vain: its owner is a live worker that names it too. In a new life: what another names."""
+    """The partitions that this worker names in vain: the owner is a live worker that names the partition too.
+
+    In a new incarnation: those that another worker names.
+    """
     if fresh:
         others = [one.target for name, one in seen.members.items() if name != seen.me]
         return seen.mine.target.intersection(frozenset().union(*others)) - seen.asks

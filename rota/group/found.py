@@ -1,7 +1,7 @@
-"""Founding a group: it is there, with the settings and the partitions that the code declares.
+"""Founds a group with the settings and the partitions that the code declares.
 
-Laws: what is there already is left as it is, so founding again writes nothing. No partition is ever taken away. Settings
-that were in force once are not put back by the process that saw it: what replaced them, another Dagster declares.
+Laws: what exists is left as it is, so founding again writes nothing. No partition is ever removed. A process does not
+put back its settings after they were replaced: another Dagster process declares the ones that replaced them.
 """
 
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from rota.ids import partition_id
 from rota.pipeline import Group
 from rota.registry import open_source
 
-Listed = tuple[str, ...] | str  # the keys of a source, or why it cannot be asked
-Declared = tuple[str, Mapping[str, object], int]  # the settings, as they were put, and the zxid of that
-last_declared: dict[str, Declared] = {}  # group's id -> what this process declared last
+Listed = tuple[str, ...] | str  # the keys of a source, or why it cannot be read
+Declared = tuple[str, Mapping[str, object], int]  # the settings as they were written, and the zxid of that write
+last_declared: dict[str, Declared] = {}  # group's id -> what this process last declared
 
 
 def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:
-    """Pipeline of the group -> the source's keys, or why it cannot be asked."""
+    """Maps each pipeline of the group to its source's keys, or to the reason why the source could not be read."""
     found: dict[str, Listed] = {}
     for pipeline in catalog.of_group(group):
         try:
@@ -38,10 +38,11 @@ def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:
 
 
 def found_group(tree: GroupState, catalog: Catalog, listed: Mapping[str, Listed]) -> dict[str, str]:
-    """Founds the group, puts its declared settings, and adds the partitions of `listed`, which `list_sources` said just now.
+    """Founds the group, writes its declared settings, and adds the partitions of `listed`, the fresh result of
+    `list_sources`.
 
-    The problems: why a pipeline's source could not be asked, for which of its partitions there is no room, and who else
-    declares the group. Raises Unavailable, Undecodable.
+    Returns the problems: why a pipeline's source could not be read, which pipeline's partitions do not fit, and which
+    other declaration of the group is in force. Raises Unavailable, Undecodable.
     """
     other = _put_settings(tree, catalog.groups[tree.group])
     problems = {f"group {tree.group}": other} if other else {}
@@ -61,8 +62,10 @@ def found_group(tree: GroupState, catalog: Catalog, listed: Mapping[str, Listed]
 def follow(
     store: Store, catalog: Catalog, group: str, *, slots: bool = False, listed: Mapping[str, Listed] | None = None
 ) -> Look:
-    """What Dagster's sensor does at each look: founds what is declared and missing, then observes. Its problems are those
-    of both. `slots` as `observe` has it; `listed` where the sources were asked just now."""
+    """What Dagster's sensor does at each tick: founds what is declared and missing, then observes.
+
+    Returns the problems of both. `slots` is as in `observe`; `listed` is given if the sources were read just now.
+    """
     tree = GroupState(store, group)
     problems = found_group(tree, catalog, list_sources(catalog, group) if listed is None else listed)
     seen = observe(tree, slots=slots)
@@ -70,29 +73,34 @@ def follow(
 
 
 class GroupWatcher:
-    """Follows a group again and again. Law: it sees what `follow` would, and asks ZooKeeper again only where that or a
-    source may have changed: while the store's stamp is the same, nothing."""
+    """Follows a group again and again.
+
+    Law: it returns what `follow` would, and reads ZooKeeper again only if the store's stamp or a source changed.
+    """
 
     def __init__(self, store: Store, catalog: Catalog, group: str) -> None:
         self.store, self.catalog, self.group = store, catalog, group
         self._readings = Readings(store)
 
     def look(self) -> Look:
-        """What there is to see in the group. Raises as `follow` does."""
+        """The current observation of the group. Raises as `follow` does."""
         self._readings.refresh()
         listed = list_sources(self.catalog, self.group)
         return self._readings.keep(
             "look",
             lambda: follow(self.store, self.catalog, self.group, listed=listed),
             about=listed,
-            lasts=lambda seen: not seen.needed and seen.due is None,  # its time comes without a change
+            lasts=lambda seen: not seen.needed and seen.due is None,  # its time comes without a change in ZooKeeper
         )
 
 
 def _put_settings(tree: GroupState, declared: Group) -> str:
-    """The group is there, with the settings that the code declares now; empty. Where they stood and were replaced, two
-    that each put back their own would ask for a rebalance for ever: what stands is left, and both are named. Settings that
-    are older than ours were not put after them: they came back with an older ZooKeeper."""
+    """Writes the settings that the code declares now. Returns an empty string, or why they were left as they are.
+
+    Settings that were written and then replaced are not written again: two processes that each put back their own would
+    ask for rebalances for ever. Both declarations are named instead. Settings older than ours came back with an older
+    ZooKeeper, and are replaced.
+    """
     wanted: dict[str, object] = {
         "protocol": declared.protocol,
         "assignor": declared.assignor,

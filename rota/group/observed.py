@@ -1,10 +1,10 @@
-"""Who owns what in a group whose workers decide alone: seen once it has settled, as the plan that nobody made.
+"""Ownership in a group whose workers decide alone, recorded once it has settled, in the form of a plan.
 
-Laws: nothing is decided here and nobody's target is written. What is noted is what the targets of live workers name, once
-they name each partition at most once, own what they name, and ask for nothing that they do not own: under `race` a grab
-outlives the claim. A move is from the worker for which it was noted last. Its reason is that this one is gone, drains or may
-not hold it; else who took it from whom, and why. Its time is that of the claim, as the own record has it: it is noted
-seconds later.
+Laws: nothing is decided here and no worker's target is written. The record holds what the targets of live workers name,
+once each partition is named at most once, each worker owns what it names, and no worker asks for a partition that it
+does not own (under `race` a grab outlives the claim). A move starts at the worker that was recorded last for the
+partition. Its reason is that this worker is gone, drains or may not hold the partition; otherwise it names the taker,
+the giver and the counts. Its time is the time of the claim in the own record; the move is recorded seconds later.
 """
 
 from collections import Counter
@@ -25,11 +25,11 @@ from rota.core.values import Codes, Worker
 from rota.errors import counted
 from rota.ids import is_partition, partition_id, worker_of
 
-KEY = "observed"  # of the controller's memory: worker -> partitions, as they were noted last
+KEY = "observed"  # key in the controller's memory: worker -> partitions, as last recorded
 
 
 def find_unsettled(tree: GroupState, seen: Basis) -> str:
-    """What is on its way, in words; empty if nothing is."""
+    """The change that is in progress, in words; empty if none is."""
     grabs = {name: incarnation for name, incarnation in read_grabs(tree).items() if is_partition(name)}
     got = tree.owned(grabs) if grabs else {}
     if asked := [p for p, incarnation in grabs.items() if p not in got or got[p].incarnation != incarnation]:
@@ -50,13 +50,13 @@ def find_unsettled(tree: GroupState, seen: Basis) -> str:
         return f"waiting for a worker: {counted(len(waiting), 'partition')}"
     incarnations = {worker_of(one): one for one in seen.members}
     owned = tree.owned(named)
-    readable = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # the others wait for a person
+    readable = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # the others wait for an operator
     late = [p for p in readable if p not in owned or owned[p].incarnation != incarnations[named[p][0]]]
     return f"changing hands: {counted(len(late), 'partition')}" if late else ""
 
 
 def _find_named(tree: GroupState, known: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Partition, of those that the group knows -> the live workers whose own targets name it."""
+    """Maps each known partition to the live workers whose own targets name it."""
     named: dict[str, tuple[str, ...]] = {}
     for worker, partitions in find_own_targets(tree).items():
         for partition in partitions.intersection(known):
@@ -71,7 +71,7 @@ def _finds_taker(partition: str, workers: Iterable[Worker], seen: Basis) -> bool
 
 
 def see(tree: GroupState) -> tuple[GroupSnapshot, Plan]:
-    """What happened since it was noted last, as a plan."""
+    """What happened since the last record, as a plan."""
     memory = tree.controller().record.memory.get(KEY)
     noted = memory if isinstance(memory, Mapping) else {}
     before = {str(p): str(w) for w, ids in noted.items() if isinstance(ids, list) for p in ids}
@@ -102,7 +102,7 @@ def _make_explainer(snapshot: Snapshot, target: Codes, protocol: str) -> Callabl
 
 
 def _remember(planned: Plan, snapshot: Snapshot, target: Codes) -> Plan:
-    """The plan, whose memory says who owns what now; what nobody owns is still noted as its last owner's."""
+    """The plan, whose memory holds the current owners. A partition without an owner keeps its last recorded owner."""
     noted: dict[str, list[str]] = {}
     codes = np.where(target >= 0, target, snapshot.owner)
     for partition, code in zip(snapshot.partition_ids, codes.tolist(), strict=True):
@@ -112,14 +112,16 @@ def _remember(planned: Plan, snapshot: Snapshot, target: Codes) -> Plan:
 
 
 def count_before(snapshot: Snapshot) -> dict[str, int]:
-    """Worker -> how many partitions it had when it was noted last."""
+    """Maps each worker to the number of partitions in the last record."""
     names = (snapshot.name(code) for code in snapshot.owner.tolist())
     return dict(Counter(name for name in names if name is not None))
 
 
 def find_claim_times(tree: GroupState, planned: Plan) -> dict[str, float]:
-    """Partition -> when its taker claimed it, in server seconds, of the moves that an epoch keeps. One that changed hands
-    again has no entry."""
+    """Maps each partition to the time of its taker's claim, in server seconds, for the moves that an epoch keeps.
+
+    A partition that changed hands again has no entry.
+    """
     takers = {move.partition: move.to_worker for move in islice(planned.moves, MAX_MOVES)}
     owns = tree.read_many([tree.paths.own(partition) for partition in takers], Own)
     reads = {partition: owns.get(tree.paths.own(partition)) for partition in takers}

@@ -1,9 +1,9 @@
-"""Deciding and publishing: look at who is there, plan, publish what was planned.
+"""Decides and publishes: reads the group, plans, publishes the plan.
 
-Laws: what `preview` shows is what `rebalance` publishes, as long as nobody changed anything between the two. Whether
-a decision is due is found by comparing what is there with what the published epoch was made from, never remembered: a
-rebalance that failed, a grace period, a drain are all found again at the next look. A look writes nothing. A plan that
-changes nobody's target publishes no epoch; the head only notes what was looked at.
+Laws: `rebalance` publishes what `preview` shows, if nothing changed between the two. Whether a decision is due is found
+by comparing the group with what the published epoch was made from, and is never remembered: a failed rebalance, a grace
+period and a drain are found again at the next observation. An observation writes nothing. A plan that changes no target
+publishes no epoch; only the head records what was observed.
 """
 
 import logging
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a watcher sees: who is live, what changed since the last decision, and whether one is due.
+    """What a watcher observes: the live workers, what changed since the last decision, and whether a decision is due.
 
-    `keys` are the source keys of each pipeline by its name; `problems` say what stands in the way, by what it concerns.
+    `keys` maps each pipeline's name to its source keys. `problems` maps what is concerned to what is wrong.
     """
 
     epoch: int
@@ -60,10 +60,10 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """What a rebalance came to. `published` is false where nobody's target changed: `epoch` is then the one that stands.
+    """The result of a rebalance. `published` is false if no target changed: `epoch` is then the current epoch.
 
-    `imbalance` is max/mean utilization "by count" and "by rows"; `doubles` are partitions in more than one effective
-    target, read back after the publication: there must be none. `unreadable` are records that could not be read.
+    `imbalance` is max/mean utilization "by count" and "by rows". `doubles` are partitions in more than one effective
+    target, read back after the publication; there must be none. `unreadable` are records that could not be read.
     """
 
     epoch: int
@@ -78,12 +78,15 @@ class Rebalanced:
 
 
 def observe(tree: GroupState, *, slots: bool = False) -> Look:
-    """What there is to see in the group; nothing is written. `slots`: reads every target too. One that cannot be read stops
-    its worker, and only a new epoch mends it. Raises NoGroup, Undecodable, Unavailable."""
+    """Observes the group. Writes nothing.
+
+    `slots`: reads every target too. A target that cannot be read stops its worker, and only a new epoch repairs it.
+    Raises NoGroup, Undecodable, Unavailable.
+    """
     seen = read_basis(tree)
     others = _find_others(tree, seen.meta.protocol)
     head, said = seen.head.record, seen.head.node.mtime / 1000
-    # A clock before `said` went back.
+    # The clock went back behind `said`.
     due = head.due is not None and not seen.moved and not said <= tree.store.now() < head.due
     torn = _torn(tree) if slots and not seen.moved else ""
     unsettled = find_unsettled(tree, seen) if seen.moved and seen.meta.protocol != ASSIGNED else others
@@ -102,8 +105,11 @@ def observe(tree: GroupState, *, slots: bool = False) -> Look:
 
 
 def preview(tree: GroupState) -> Preview:
-    """The plan for what is there now. Nothing is written, and a rebalance that finds the same publishes just this. Where
-    workers decide alone, what they did since it was noted last."""
+    """The plan for the current state of the group. Writes nothing. A rebalance that finds the same state publishes this
+    plan.
+
+    Where workers decide alone: what they did since the last record.
+    """
     if tree.meta().protocol != ASSIGNED:
         return Preview(*see(tree))
     seen = read_snapshot(tree)
@@ -114,9 +120,11 @@ def preview(tree: GroupState) -> Preview:
 
 
 def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
-    """Takes control, plans, publishes. Raises Conflict if another took control meanwhile: nothing is current then.
+    """Takes control, plans, publishes.
 
-    Where workers decide alone, it notes what they did. Raises ConfigError where live workers run another protocol."""
+    Raises Conflict if another process took control meanwhile: then nothing was published. Where workers decide alone,
+    it records what they did. Raises ConfigError where live workers run another protocol.
+    """
     protocol = tree.meta().protocol
     if protocol == ASSIGNED and (why := _find_others(tree, protocol)):
         raise ConfigError(why)
@@ -147,7 +155,9 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
 
 
 def sentence(why: str, planned: Plan, total: int) -> str:
-    """What a decision came to, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance 1.02."."""
+    """The result of a decision, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance
+    1.02.".
+    """
     did, parts = planned.measures, [f"{why}."]
     if did.moves:
         parts.append(f"{did.moves:,} of {counted(total, 'partition')} moved ({did.unavoidable_moves:,} unavoidable).")
@@ -163,7 +173,7 @@ def sentence(why: str, planned: Plan, total: int) -> str:
 
 
 def because(joined: Iterable[str], left: Iterable[str], otherwise: str) -> str:
-    """Who came and went, as a person says it; "restarted" for one who did both."""
+    """Which workers came and went, in words; "restarted" for one that did both."""
     came, gone = set(joined), set(left)
     said = []
     for names, verb in ((gone - came, "left"), (came & gone, "restarted"), (came - gone, "joined")):
@@ -187,7 +197,7 @@ def _find_others(tree: GroupState, protocol: str) -> str:
 
 
 def _torn(tree: GroupState) -> str:
-    """Which targets cannot be read; empty when all can."""
+    """Which targets cannot be read; empty if all can."""
     tree.assigns()
     lost = tree.find_torn(tree.paths.assigns)
     return f"the target of {', '.join(sorted(lost))} cannot be read" if lost else ""
@@ -205,7 +215,7 @@ def _because(seen: Basis, otherwise: str) -> str:
 
 
 def _otherwise(seen: GroupSnapshot) -> str:
-    """Why a decision was asked for when nobody came or went."""
+    """Why a decision was asked for although no worker came or went."""
     fresh = int((seen.snapshot.owner == -1).sum())
     if fresh:
         return f"{fresh} partition{'s' if fresh > 1 else ''} had nobody"

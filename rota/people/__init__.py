@@ -1,1 +1,1 @@
-"""What a person does to a pipeline: a file for each verb."""
+"""What an operator does to a pipeline: a module for each command."""

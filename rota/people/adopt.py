@@ -1,8 +1,8 @@
-"""Take over tables of another group or of a former ZooKeeper, or go on after a restore: `rota adopt`.
+"""`rota adopt`: takes over tables of another group or of a former ZooKeeper, or continues after a restore.
 
-Law: after it, this group's tokens are above every token that its tables have seen, its checkpoints say what the tables say,
-and whoever had the tables before is stopped at its next claim. Where the tables stand is where the group goes on, also
-where somebody else changed their rows; what they never heard of begins anew. A table keeps its pipeline.
+Law: afterwards, this group's tokens are above every token in its tables, and its checkpoints equal the tables' offsets.
+The former owner of the tables is stopped at its next claim. The group continues at the tables' offsets, also where
+another program changed their rows. A partition that the tables do not know begins anew. A table keeps its pipeline.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from rota.registry import open_tables
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Where the group goes on: `token_base` and the offset of each partition; `anew` are those that its table lost."""
+    """Where the group continues: `token_base` and the offset of each partition. `anew` are those that its table lost."""
 
     token_base: int
     offsets: Mapping[str, int]
@@ -28,15 +28,17 @@ class Adopted:
 
 
 def gone(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
-    """The partitions that were consumed into a table that is not there: adopting it, they begin anew."""
-    main = open_tables(pipeline, tree.group, "").main  # whose it is does not matter here
+    """The partitions that were consumed into a table that does not exist. Adopting it, they begin anew."""
+    main = open_tables(pipeline, tree.group, "").main  # the table's owner does not matter here
     return () if main.open() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
 def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
-    """Adopts the tables of these pipelines, all of one group. Raises ConfigError while runs of it are alive or a record of
-    it cannot be read, ForeignTable
-    where one is the table of another pipeline: a name is changed by `rota rename`, for its offsets go with it."""
+    """Adopts the tables of these pipelines, which are all of one group.
+
+    Raises ConfigError while runs of the group are alive or if one of its records cannot be read. Raises ForeignTable if
+    a table belongs to another pipeline: `rota rename` changes a name, because the offsets go with it.
+    """
     coordination.check_adoptable(tree)
     meta, greatest, checkpoints = tree.meta(), 0, dict[str, Checkpoint | None]()
     found = {one.name: (one, open_tables(one, tree.group, meta.id)) for one in pipelines}

@@ -1,8 +1,8 @@
-"""A pipeline's file got another name: its table, and what the group knows of it, go along: `rota rename`.
+"""`rota rename`: moves the table and the group's records of a pipeline to the new name of its file.
 
-Law: nothing is read twice and nothing is lost, wherever it stops: typed again, it goes on. The table's log is what counts:
-it takes the table from the old name first, which fences every run of it, and gives it to the new name last, after
-everything else is there. A table that is not the old name's is left alone.
+Law: nothing is read twice and nothing is lost, wherever it stops. The same command continues an interrupted rename. The
+table's log decides: the first commit takes the table from the old name, which fences every run of it, and the last
+commit gives it to the new name. A table that does not belong to the old name is left alone.
 """
 
 from rota.coordination import pipeline_records as coordination
@@ -17,10 +17,11 @@ from rota.registry import open_source, open_tables
 
 
 def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
-    """How many partitions of `old` go on as those of `pipeline`, which declares the table; None: they did already.
+    """Renames `old` to `pipeline`, which declares the table. Returns how many partitions continue; None if it was done
+    already.
 
-    Raises ConfigError, ForeignTable, before anything is written, where the table is not `old`'s in this group, or a run of
-    it is under way.
+    Raises ConfigError or ForeignTable, before anything is written, if the table is not `old`'s in this group, or if a
+    run of it is under way.
     """
     new = pipeline.name
     if checked_id("pipeline", old) == new:
@@ -34,7 +35,7 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     number = renaming.begin_rename(tables.main, old, ids)
     if isinstance(source, FollowsRename):
         source.rename_pipeline(old, number)
-    tables.quarantine.open_or_make()  # also where there is none yet: who comes too late makes it for the old name no more
+    tables.quarantine.open_or_make()  # also if it does not exist: a late run must not create it for the old name
     renaming.finish_rename(tables.quarantine, old, ids)
     stands = renaming.read_renamed_positions(tables.main, old, ids)
     consumed = {p: one for p, one in stands.items() if one.offset is not None}

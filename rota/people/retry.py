@@ -1,7 +1,8 @@
-"""Try a partition that waits for a person again: `rota retry`, also with files that were mended in place.
+"""`rota retry`: retries a partition that waits for an operator, also with files that were repaired in place.
 
-Law: an offset keeps its file, and what is read is what the index says. Only of offsets that the table has not consumed the
-index is told what their files are now; the table's log says so first, and whoever read them as they were commits nothing.
+Law: an offset keeps its file, and a run reads what the index describes. The index gets the files' new identities only
+for offsets that the table has not consumed. The table's log records this first, so a run that read the files as they
+were cannot commit.
 """
 
 import uuid
@@ -16,15 +17,17 @@ from rota.run.restored import find_lost_offsets
 
 
 def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") -> tuple[str, ...]:
-    """Lets the partition go on at the next look; the files that are taken as they are now. `ports` is None where the
-    pipeline's file is not to be had here. Raises ConfigError where one of the files is still being written: then nothing
-    changed."""
+    """Unparks the partition. Returns the files that are read in their present state.
+
+    `ports` is None if the pipeline's file is not available here. Raises ConfigError if one of the files is still being
+    written; then nothing changed.
+    """
     try:
         taken = _take_anew(partition, ports, who) if ports else ()
     except ConfigError:
         raise
     except RotaError:
-        taken = ()  # the run that goes on says what is wrong
+        taken = ()  # the next run reports what is wrong
     unpark(tree, partition)
     return taken
 

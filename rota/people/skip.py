@@ -1,9 +1,9 @@
-"""Go on behind offsets that cannot be consumed: `rota skip`, recorded in the table's log like every other step.
+"""`rota skip`: continues behind offsets that cannot be consumed. The table's log records each skip.
 
-Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond what is there:
-what it skips has its offset in the index. Where the source has a hole, one skip goes behind all of it. The log says who
-skipped what. One offset alone is skipped only where the partition is parked for it. A skip that is refused writes nothing,
-and so gives no offsets either. What it took to look is given back.
+Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond the end of the
+partition: what it skips has its offset in the index. One skip passes a whole hole in the source. The log records the
+user and the offsets. Without `--to`, an offset is skipped only if the partition is parked for it. A refused skip writes
+nothing, and so assigns no offsets. A skip releases what it took from the source.
 """
 
 import uuid
@@ -20,11 +20,11 @@ from rota.run.restored import find_lost_offsets
 
 
 def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
-    """The offsets [start, end) that were skipped; `to` None: the one that it is parked for, or the hole. It is unparked.
+    """Skips offsets and unparks the partition. Returns the skipped range [start, end).
 
-    Raises ConfigError for a partition that no run ever looked at, one that is not parked where it stands, or a `to` behind
-    it or beyond its end, or an index that forgot what was consumed; Fenced and OffsetGap if a run or a new owner was
-    faster, ForeignTable.
+    `to` None: the offset that the partition is parked for, or the hole. Raises ConfigError for a partition that no run
+    ever read, for one that is not parked at its offset, for a `to` behind the offset or beyond the end, or for an index
+    that lost consumed offsets; Fenced and OffsetGap if a run or a new owner was faster; ForeignTable.
     """
     try:
         return _skip(tree, ports, partition, to, who)
@@ -60,13 +60,13 @@ def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, who: s
         )
     ranges = {partition: (standing.offset, end)}
     main.commit(claimed, Batch(uuid.uuid4().hex, who or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
-    with suppress(CoordinationError):  # the skip is in the table: whoever repeated it would skip one more
+    with suppress(CoordinationError):  # the skip is in the table: repeating it would skip one more offset
         unpark(tree, partition)
     return ranges[partition]
 
 
 def _read_end(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int]], partition: str) -> int:
-    """The latest offset by `look`. Raises ConfigError where the partition cannot be looked at."""
+    """The latest offset by `look`. Raises ConfigError if the partition cannot be read."""
     found = look((partition,))
     if partition not in found:
         why = source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else ""
@@ -75,7 +75,7 @@ def _read_end(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int
 
 
 def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
-    """The first offset behind a hole of the source that begins here; 0 where there is none, or nothing behind it."""
+    """The first offset behind a hole of the source that begins here; 0 if there is none, or nothing behind it."""
     error = source.find_broken({partition: (offset, offset + 1)}).get(partition)
     return int(str(error.facts.get("behind", 0))) if error else 0
 

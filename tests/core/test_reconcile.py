@@ -12,6 +12,7 @@ from rota.core.reconcile import (
     Instruction,
     Join,
     Joined,
+    LeaveRequested,
     Looked,
     Lost,
     Machine,
@@ -21,7 +22,6 @@ from rota.core.reconcile import (
     State,
     Suspended,
     Ticked,
-    Told,
     assigned,
 )
 from tests.ablations import NO_CAP, NO_DRAIN, no_proof
@@ -74,7 +74,7 @@ def test_a_live_owner_is_forced_after_max_shutdown_and_the_note_comes_once() -> 
 
 def test_a_worker_that_leaves_does_not_wait_for_ever_for_what_cannot_be_read() -> None:
     mine = look(target="a", owners={"a": Owner(ME, 4)})
-    _, said = play(mine, Told(2.0), *(look(now, "", owners={}) for now in (3.0, 121.9, 122.0)))
+    _, said = play(mine, LeaveRequested(2.0), *(look(now, "", owners={}) for now in (3.0, 121.9, 122.0)))
     assert said[:4] == [(), (Announce(),), (), ()]
     assert said[4] == (Exit(clean=False, reason="left: nothing is known of a"),)
 
@@ -180,7 +180,7 @@ def test_leaving_releases_what_the_target_drops_and_ends_when_nothing_is_held() 
     gone = {"a": Owner(None, 6), "b": Owner(ME, 6)}
     state, said = play(
         look(1.0, "abc", owners={"a": Owner(ME, 5), "b": Owner(ME, 6)}),
-        Told(2.0),
+        LeaveRequested(2.0),
         look(3.0, "bc", owners=mine),
         look(4.0, "", owners=gone),
         look(5.0, "", owners={"b": Owner(None, 7)}),
@@ -192,22 +192,28 @@ def test_leaving_releases_what_the_target_drops_and_ends_when_nothing_is_held() 
 
 def test_leaving_releases_everything_after_max_shutdown_even_under_a_run() -> None:
     mine = look(122.0, "a", owners={"a": Owner(ME, 5)}, busy=frozenset("a"))
-    _, said = play(replace(mine, now=1.0), Told(2.0), replace(mine, now=121.9), mine)
+    _, said = play(replace(mine, now=1.0), LeaveRequested(2.0), replace(mine, now=121.9), mine)
     assert said[-2:] == [(), (Release("a", 5, "leaving"),)]
 
 
-def test_told_twice_is_told_to_hurry() -> None:
+def test_a_second_request_to_leave_is_a_request_to_hurry() -> None:
     mine = look(3.0, "a", owners={"a": Owner(ME, 5)}, busy=frozenset("a"))
-    _, said = play(replace(mine, now=1.0), Told(2.0), mine, Told(4.0, hurry=True), replace(mine, began=5.0, now=5.0))
+    _, said = play(
+        replace(mine, now=1.0),
+        LeaveRequested(2.0),
+        mine,
+        LeaveRequested(4.0, hurry=True),
+        replace(mine, began=5.0, now=5.0),
+    )
     assert said[2:] == [(), (), (Release("a", 5, "leaving"),)]
 
 
 def test_leaving_ends_without_zookeeper_too() -> None:
     held = look(1.0, "a", owners={"a": Owner(ME, 5)})
-    _, said = play(held, Told(2.0), Suspended(3.0), Ticked(100.0), Ticked(122.0))
+    _, said = play(held, LeaveRequested(2.0), Suspended(3.0), Ticked(100.0), Ticked(122.0))
     assert said[-2] == ()
     assert isinstance(said[-1][0], Exit)
-    assert isinstance(play(held, Told(2.0), Lost())[1][-1][0], Exit)
+    assert isinstance(play(held, LeaveRequested(2.0), Lost())[1][-1][0], Exit)
 
 
 def test_a_claim_whose_answer_is_unknown_is_still_held() -> None:

@@ -8,7 +8,7 @@ from rota.face.needs import BEHIND, Memory, Need, find_needs
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of
 from rota.run.eligibility import read_facts
-from simulator.log_checker import Told
+from simulator.log_checker import LoggedCommit
 from simulator.simulation import Simulation
 from simulator.timeline import Life
 
@@ -66,7 +66,7 @@ class Watched(Simulation):
         """Notes each partition that stands still beyond the bound and of which nothing is told."""
         about = {need.name for need in persons if need.kind in ("partition", "pipeline")}
         everybody = any(need.kind not in ("partition", "pipeline") for need in persons)
-        for one in map(Told.of, self.log.commits[self.counted :]):
+        for one in map(LoggedCommit.of, self.log.commits[self.counted :]):
             self.ends |= {p: end for p, (_, end) in one.ranges.items() if one.op == "commit"}
         self.counted = len(self.log.commits)
         for p in self.truth.load:

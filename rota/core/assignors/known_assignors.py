@@ -29,10 +29,10 @@ BY_COUNT = frozenset({"sticky"})  # the imbalance of their plans is measured by 
 class Proposal:
     """The target that an assignor wants, its memory for the next call, and its reasons.
 
-    `explain(partition)` explains a voluntary move. `note` says what was approximated or why nothing moves. `due` is when to
-    plan again, in the snapshot's seconds. `lower_bound` is a utilization that the peak of no assignment within the
-    assignor's own budget is below. `proven` says that no counts are more even; only assignors by count set it.
-    `remember(target)` is the memory if only the moves of `target` happen; without it the memory is `memory`.
+    `explain(partition)` explains a voluntary move. `note` states what was approximated or why nothing moves. `due` is
+    when to plan again, in the snapshot's seconds. `lower_bound`: no assignment within the assignor's own budget has a
+    peak utilization below it. `proven`: no counts are more even; only assignors by count set it. `remember(target)` is
+    the memory if only the moves of `target` happen; without it the memory is `memory`.
     """
 
     target: "Codes"

@@ -12,7 +12,7 @@ from rota.core.values import Bools, Codes, Ints, Snapshot
 class PartitionClasses:
     """The classes of a snapshot. `of` is the class of each partition, -1 if no worker may hold it.
 
-    `size` is the number of partitions of a class. Tables classes x workers: `may` says where a class may go, `have` how
+    `size` is the number of partitions of a class. Tables classes x workers: `may` marks where a class may go, `have` how
     many of it each worker owns validly. `bound` is the most partitions that each worker may hold.
     """
 

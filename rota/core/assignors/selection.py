@@ -1,4 +1,4 @@
-"""Selects partitions: a flow says how many leave and come, this says which ones.
+"""Selects partitions: a flow gives how many leave and come, this module chooses which ones.
 
 Law: of partitions that are alike those with the first ids stay.
 """
@@ -13,7 +13,7 @@ def select_partitions(keeps: Codes, group: Codes | None, released: Ints, taken: 
     """The target column in which `released[g, w]` partitions of group g leave worker w and `taken[g, w]` come to it.
 
     `keeps` is the owner column without invalid owners. `group` is the group of each partition, -1 if no worker may hold
-    it; None says that all are of one group. A partition that is released and not taken has no owner; of several those
+    it; None: all are of one group. A partition that is released and not taken has no owner; of several those
     with the last ids.
     """
     groups, workers = taken.shape

@@ -1,18 +1,19 @@
-"""`claim`, the Event Processor's protocol: each worker takes what nobody has, and asks who holds too many for one.
+"""`claim`, the Event Processor's protocol: each worker takes free partitions, and asks a worker with too many for one.
 
-Laws of the default, `steal="even"`: everybody computes the same sticky plan from what all announce, and each does its own
-part of it. It takes its part of what nobody names, at once, and asks for its part of what others hold. Who is asked drops
-the partition, and nothing else: so whatever moves has a taker. A balanced group asks for nothing. Labels, pins, caps,
-cordons and drains hold as under `assigned`.
+Laws of the default, `steal="even"`: all workers compute the same sticky plan from what all announce, and each worker
+executes its own part. It takes its share of the free partitions at once, and asks for its share of those that others
+hold. A worker that is asked drops the partition and does nothing else, so each partition that moves has a taker. In a
+balanced group no worker asks. Labels, pins, caps, cordons and drains hold as under `assigned`.
 
-Laws of `steal="published"`, which is there to be compared: once in `interval` x (1 + U[0, 0.2)) seconds a worker counts
-those that own something and itself, N; min = P // N, max = ceil(P / N). Below max it takes one random partition that nobody
-has (`strategy="greedy"`: as many as it lacks). Only if there is none and it holds less than min, it asks for one random
-partition of the richest. So 4, 2, 2, 2 stays, who owns nothing is not seen, and a fill is one a round. The text knows no
-labels, pins, caps and cordons: what it would leave to nobody because of them is taken as in `rota.core.protocols.stranded`,
-once a round too, and min and max are never above the own cap.
+Laws of `steal="published"`, which exists for comparison: every `interval` x (1 + U[0, 0.2)) seconds a worker counts N,
+the workers that own something plus itself; min = P // N, max = ceil(P / N). Below max it takes one random free
+partition (`strategy="greedy"`: as many as it lacks). If none is free and it holds less than min, it asks for one random
+partition of the worker that holds most. So 4, 2, 2, 2 is final, a worker that owns nothing is not counted, and one
+partition is filled a round. The published text has no labels, pins, caps and cordons. Partitions that would stay
+without an owner because of them are handled by `rota.core.protocols.stranded`, also one a round. min and max never
+exceed the own cap.
 
-In both there is no clock that lets a claim expire: an owner whose incarnation is gone owns nothing.
+In both variants no clock expires a claim: an owner whose incarnation is gone owns nothing.
 """
 
 from collections import Counter
@@ -74,15 +75,18 @@ def _decide_published(seen: Observation, options: Mapping[str, Any], memory: Map
 
 
 def _find_most(seen: Observation, counts: Mapping[str, int], worker: str) -> int:
-    """Up to how many the worker takes: max, or its cap if that is less."""
+    """The largest number of partitions that the worker takes: max, or its cap if that is less."""
     most = -(-len(seen.partitions) // len(counts.keys() | {worker}))
     cap = seen.members[worker].worker.max_partitions
     return most if cap is None else min(cap, most)
 
 
 def _ask_the_richest(seen: Observation, holders: Mapping[str, str], may: Set[str], random: Random) -> frozenset[str]:
-    """One random partition of who holds most of the others; none if that one holds less than two more: then a steal would
-    only change the roles. There is always such a one where every worker may hold everything."""
+    """One random partition of the worker that holds most among the others.
+
+    Returns none if that worker holds fewer than two more than this one: a steal would only exchange their roles. Such a
+    partition always exists where every worker may hold every partition.
+    """
     counts = Counter(holders.values())
     others = [(-count, worker) for worker, count in counts.items() if worker != seen.me]
     if not others or -min(others)[0] - counts[seen.me] < 2:

@@ -1,14 +1,18 @@
-"""What a worker that decides alone sees, and what it decides: the frozen values of every such protocol.
+"""What a worker that decides alone observes and decides: the frozen values of all such protocols.
 
-Laws of every such protocol:
-1. It only proposes. A decision names this worker's own target and the grabs that it shall hold. What owns (claim, release,
-   wait, force, leave) is `reconcile.assigned`, unchanged; a wrong decision unbalances, it never makes two owners.
-2. Level, not edge: the same observation and memory give the same decision. A grab that is not in the decision is let go.
-3. Nobody names what a live worker names, unless he holds the grab of it: he asks for it. Whoever is asked drops it.
-4. Whoever named in vain, because a live worker that names it too was first to own it, drops it, unless he asks for it.
+Laws of all such protocols:
+1. A protocol only proposes. A decision names this worker's own target and the grabs that it shall hold. Ownership
+   (claim, release, wait, force, leave) is `reconcile.assigned`, unchanged. A wrong decision unbalances, and never makes
+   two owners.
+2. Level, not edge: the same observation and memory give the same decision. A grab that is not in the decision is
+   released.
+3. A worker does not name a partition that another live worker names, unless it holds the partition's grab. The grab
+   asks the other worker for the partition, and the other worker drops it.
+4. A worker that named a partition in vain, because another live worker named and owned it first, drops the partition,
+   unless it holds the partition's grab.
 
-A worker writes its target before it looks at its runs; a run enters itself before it reads that target. So whatever a target
-dropped is released after its run, as with a published one.
+A worker writes its target before it reads its runs, and a run registers itself before it reads that target. So a
+partition that the target dropped is released after its run ends, as under a published target.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,7 +25,7 @@ from rota.core.values import Partition, Worker
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A live worker, by its newest incarnation, and the target that it wrote in this life."""
+    """A live worker in its newest incarnation, and the target that it wrote in this incarnation."""
 
     worker: Worker
     target: frozenset[str] = frozenset()
@@ -29,12 +33,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one worker, `me`, sees. It is among the `members`, with the target that stands, whoever wrote that.
+    """What one worker, `me`, observes. It is among the `members`, with its current target, regardless of the writer.
 
-    `partitions` are in the order of the numbers in their ids. `grabs` say which live worker asks for a partition, or has
-    an ordinal. `owned` is what its incarnation owns of its target, and `contested` what is named in vain (law 4). `now` is
-    on its own monotonic clock, in seconds; `draw` is a random number from 0 to 1. `ordinal` and `replicas` are as the
-    worker was started, None where they were not given.
+    `partitions` are in the order of the numbers in their ids. `grabs` map a partition, or an ordinal, to the live
+    worker that holds its grab. `owned` is the part of its target that its incarnation owns, and `contested` what it
+    names in vain (law 4). `now` is in seconds on its own monotonic clock; `draw` is a random number from 0 to 1.
+    `ordinal` and `replicas` are the worker's start options, None if not given.
     """
 
     me: str
@@ -56,7 +60,7 @@ class Observation:
 
     @property
     def kept(self) -> frozenset[str]:
-        """This worker's target without what it named in vain, and without what another asks for."""
+        """This worker's target without the partitions that it names in vain or that another worker asks for."""
         asked = {p for p, worker in self.grabs.items() if worker != self.me}
         return self.mine.target - self.contested - asked
 
@@ -66,8 +70,11 @@ class Observation:
         return frozenset(name for name, worker in self.grabs.items() if worker == self.me)
 
     def find_holders(self) -> dict[str, str]:
-        """Partition -> the live worker that names it; of several the one that asks for it, else this one, if it does not
-        name it in vain."""
+        """Maps each named partition to its live worker. If several workers name it, the one with the grab counts, else
+        this one.
+
+        This worker does not count for a partition that it names in vain.
+        """
         known = {p.id for p in self.partitions}
         holders: dict[str, str] = {}
         for name in sorted(self.members, key=str.encode):
@@ -77,7 +84,7 @@ class Observation:
         return {p: worker for p, worker in (holders | named).items() if p in known}
 
     def find_free(self, wanted: Iterable[str], holders: Collection[str]) -> set[str]:
-        """Of the wanted those that nobody names or asks for."""
+        """The wanted partitions that no live worker names or asks for."""
         return {p for p in wanted if p not in holders and self.grabs.get(p, self.me) == self.me}
 
     def may_hold(self, partition: Partition, worker: Worker | None = None) -> bool:
@@ -89,8 +96,9 @@ class Observation:
 class Decision:
     """This worker's target, the grabs that it shall hold, and its memory for the next decision.
 
-    `due` is when to decide again even if nothing changed, on the same clock. `pending`: something is on its way, so look
-    again soon. `note` is what a person should know, one line; empty if nothing."""
+    `due` is when to decide again if nothing changes, on the same clock. `pending`: a change is in progress, so the next
+    observation should come soon. `note` is one line for an operator, or empty.
+    """
 
     target: frozenset[str]
     grabs: frozenset[str] = frozenset()

@@ -1,14 +1,15 @@
 """`ordinal`, the StatefulSet's protocol: worker i of n takes the i-th slice of the partitions.
 
 Laws:
-1. A worker's ordinal is its own alone while it is live: an ephemeral node. It is the one that it was started with, else the
-   number that ends its id (`name-3`) if that is free, else the lowest free one.
-2. Without `replicas`, n counts the live workers that have an ordinal and do not drain, and i is the place of the own ordinal
-   among theirs: a gap leaves no slice to nobody. With `replicas`, as Kubernetes says, n is that and i is the ordinal.
-3. What the slice does not name is dropped at once; what it names is taken once no live worker names it. So two workers that
-   count differently never name one partition for long, and never own one together.
-4. `slices`: `published` gives the remainder to the last, `spread` one each to the first, `sticky` moves the fewest when the
-   highest ordinal comes or goes. Labels, pins and caps are obeyed by the nearest assignment that does.
+1. An ordinal belongs to one live worker at a time, by an ephemeral node. It is the ordinal that the worker was started
+   with, else the number at the end of its id (`name-3`) if that is free, else the lowest free ordinal.
+2. Without `replicas`, n counts the live workers that have an ordinal and are not draining, and i is the rank of the own
+   ordinal among theirs, so a gap leaves no slice without a worker. With `replicas`, as on Kubernetes, n is `replicas`
+   and i is the ordinal.
+3. A worker drops partitions outside its slice at once, and takes those in its slice once no live worker names them. So
+   two workers that count differently never name one partition for long, and never own one together.
+4. `slices`: `published` gives the remainder to the last worker, `spread` one each to the first workers, `sticky` moves
+   the fewest when the highest ordinal comes or goes. The nearest assignment that obeys labels, pins and caps is taken.
 """
 
 import re
@@ -48,7 +49,7 @@ def _number(name: str) -> int:
 
 
 def _choose(seen: Observation, held: Mapping[int, str]) -> int | None:
-    """The ordinal to ask for; None: the one that it was started with is another's."""
+    """The ordinal to ask for. None: another worker holds the one that this worker was started with."""
     if seen.ordinal is not None:
         return seen.ordinal if seen.ordinal not in held else None
     ends = re.search(r"-(\d{1,6})$", seen.me)
@@ -58,7 +59,7 @@ def _choose(seen: Observation, held: Mapping[int, str]) -> int | None:
 
 
 def _find_slice(seen: Observation, held: Mapping[int, str], mine: int, slices: str) -> frozenset[str]:
-    """The partitions of this worker's ordinal, among workers that are called by theirs."""
+    """The partitions of this worker's ordinal, among workers that are identified by their ordinals."""
     holders = seen.find_holders()
     names = {worker: f"o-{n}" for n, worker in held.items()}
     team = [replace(seen.members[worker].worker, id=names[worker], capacity=1.0) for worker in held.values()]

@@ -1,24 +1,27 @@
-"""`race`, the lease race: whoever holds least answers a challenge first and wins the partition.
+"""`race`, the lease race: the worker that holds least answers a challenge first and wins the partition.
 
 Laws of the published race, `decide="fastest"`:
-1. Once in `lease` seconds a worker challenges each partition that it does not hold and that nobody grabs. Each partition
-   has a moment of its own; workers whose clocks agree challenge it together, which is one challenge.
-2. To a challenge the holder of a partitions answers after (a - head_start) x delay seconds, another worker that holds b
-   after (b + 0.5) x delay. Each counts what it holds when it hears of the challenge, and keeps to that time. The first that
-   makes the grab wins. The grab stays until the winner owns the partition, and for `min_grab` seconds at least.
-3. A holder that loses drops the partition: it ends its batch and releases. The winner waits for that, `ROTA_MAX_SHUTDOWN` at
-   most (`reconcile.assigned`). The maximum lease time is not needed: grabs and holders are gone with their sessions.
+1. Once every `lease` seconds a worker challenges each partition that it does not hold and that has no grab. Each
+   partition has its own moment. Workers with synchronized clocks challenge it together, which counts as one challenge.
+2. The holder of a partitions answers a challenge after (a - head_start) x delay seconds; another worker that holds b
+   answers after (b + 0.5) x delay. A worker counts its partitions when it sees the challenge, and keeps that time. The
+   first worker that creates the grab wins. The grab remains until the winner owns the partition, and at least
+   `min_grab` seconds.
+3. A holder that loses drops the partition: it ends its batch and releases. The winner waits for that, at most
+   `ROTA_MAX_SHUTDOWN` (`reconcile.assigned`). No maximum lease time is needed: grabs and holders end with their
+   sessions.
 
-Who is late, answers late: a challenger wins if and only if a - b > head_start + 0.5 - (the holder's lateness - its
-own) / delay. So partitions hop where answers take longer than `delay`. Challenges that are made at one moment are all
-answered by the same counts: who holds least wins them all.
+A late worker answers late: a challenger wins if and only if a - b > head_start + 0.5 - (the holder's lateness - its
+own) / delay. So partitions hop where answers take longer than `delay`. Challenges made at one moment are all answered
+by the same counts, so the worker that holds least wins them all.
 
-Laws of the cure, `decide="announced"`: nobody challenges. A worker grabs by the counts that all announce: what nobody holds,
-while it has less than its share, or nobody who may take it has less than itself; and of one who holds two more than itself.
-So where nothing changes nothing moves, however late anybody is.
+Laws of the correction, `decide="announced"`: no worker challenges. A worker grabs by the counts that all announce. It
+grabs free partitions while it has less than its share, or while no worker that may take them has fewer. It grabs from a
+worker that holds at least two more than itself. So if nothing changes nothing moves, however late a worker is.
 
-In both, a worker drops what it may not hold (labels, pins) and what is beyond its cap, so that others can take it. What this
-would leave to nobody, because all who may hold it are at their caps, is taken as in `rota.core.protocols.stranded`.
+In both variants, a worker drops partitions that it may not hold (labels, pins) or that exceed its cap, so that others
+can take them. Partitions that would stay without an owner, because all workers that may hold them are at their caps,
+are handled by `rota.core.protocols.stranded`.
 """
 
 from collections import Counter
@@ -34,19 +37,19 @@ from rota.core.values import Partition
 
 NAME = "challenge-"  # and the place of the partition among all
 
-_Heard = tuple[float, float]  # when it heard of a challenge, and when it answers that
+_Heard = tuple[float, float]  # when it saw a challenge, and when it answers it
 
 
 @dataclass(frozen=True, slots=True)
 class _Race:
-    """What a worker sees, and what it makes of it."""
+    """What a worker observes, and what it derives from that."""
 
     seen: Observation
     options: Mapping[str, Any]
     holders: Mapping[str, str]
     counts: Counter[str]
-    valid: Mapping[str, Partition]  # what it may hold
-    may: frozenset[str]  # what it may take beside what it holds
+    valid: Mapping[str, Partition]  # partitions that this worker may hold
+    may: frozenset[str]  # partitions that this worker may take in addition
     share: int
 
     @classmethod
@@ -61,27 +64,29 @@ class _Race:
 
     @property
     def held(self) -> int:
-        """How many it holds, with what it takes now."""
+        """How many partitions it holds, including those that it takes now."""
         return self.counts[self.seen.me]
 
     @property
     def limits(self) -> dict[str, float]:
-        """Up to how many each worker takes: its cap."""
+        """The largest number of partitions that each worker takes: its cap."""
         caps = {name: member.worker.max_partitions for name, member in self.seen.members.items()}
         return {name: inf if cap is None else cap for name, cap in caps.items()}
 
     def is_full(self) -> bool:
-        """Whether it may hold no more."""
+        """Whether it is at its cap."""
         most = self.seen.mine.worker.max_partitions
         return most is not None and self.held >= most
 
     def fit(self, partitions: Set[str]) -> frozenset[str]:
-        """Of these what it may hold, up to its cap; what it owns first."""
+        """The given partitions that it may hold, up to its cap; those that it owns come first."""
         most, owned = self.seen.mine.worker.max_partitions, self.seen.owned
         return frozenset(sorted(self.valid.keys() & partitions, key=lambda p: (p not in owned, p))[:most])
 
     def should_take(self, partition: str) -> bool:
-        """Whether a partition that nobody holds is its to take: it lacks one, or nobody who may take it has less."""
+        """Whether it takes a free partition: it has less than its share, or no worker that may take the partition has
+        fewer.
+        """
         if self.held < self.share:
             return True
         less = [m.worker for m in self.seen.members.values() if self.counts[m.worker.id] < self.held]
@@ -95,12 +100,12 @@ class _Race:
         self.counts[self.seen.me] += 1
 
     def rank(self, partition: str) -> tuple[int, int]:
-        """Orders what it might take: first that which the fewest others would choose before it."""
+        """Orders the partitions that it might take: those that the fewest other workers would prefer come first."""
         lots = {worker: crc32(f"{worker} {partition}".encode()) for worker in self.seen.members}
         return sum(lot < lots[self.seen.me] for lot in lots.values()), lots[self.seen.me]
 
     def find_wait(self, partition: str) -> float:
-        """How many seconds it waits until it answers a challenge that it hears of now."""
+        """The seconds until it answers a challenge that it sees now."""
         mine = self.holders.get(partition) == self.seen.me
         count = max(0.0, self.held - self.options["head_start"]) if mine else self.held + 0.5
         return float(count * self.options["delay"])
@@ -113,8 +118,10 @@ def find_turn(partition: str, lease: float, after: float) -> float:
 
 
 def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Decision:
-    """See the laws of the module. It remembers when it heard of each challenge and when it answers that, and when it
-    won each grab."""
+    """See the laws of the module.
+
+    The memory holds when it saw each challenge, when it answers each, and when it won each grab.
+    """
     if seen.mine.worker.state == "draining":
         return Decision(frozenset())
     race = _Race.of(seen, options)
@@ -137,15 +144,16 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
 
 
 def _keep_grabs(race: _Race, asks: Set[str], since: Mapping[str, Any]) -> dict[str, float]:
-    """Of its grabs those that it keeps, with the time when it won each: until it owns the partition, `min_grab` seconds at
-    least."""
+    """The grabs that it keeps, with the time when it won each: until it owns the partition, and at least `min_grab`
+    seconds.
+    """
     seen, least = race.seen, race.options["min_grab"]
     held = {p: float(since.get(p, seen.now)) for p in sorted(asks)}
     return {p: at for p, at in held.items() if p not in seen.owned or seen.now - at < least}
 
 
 def _grab_by_counts(race: _Race) -> frozenset[str]:
-    """What it grabs by the counts that all announce: what nobody holds, then of the richest no more than it gains."""
+    """What it grabs by the announced counts: free partitions, then of the richest worker's no more than evens them out."""
     theirs: dict[str | None, list[str]] = {}
     for partition in sorted(race.may, key=race.rank, reverse=True):
         theirs.setdefault(race.holders.get(partition), []).append(partition)
@@ -167,8 +175,9 @@ def _grab_by_counts(race: _Race) -> frozenset[str]:
 def _answer(
     race: _Race, memory: Mapping[str, Any]
 ) -> tuple[frozenset[str], frozenset[str], dict[str, _Heard], list[float]]:
-    """The challenges that it answers now, those that it makes or keeps, when it heard of each that is open and when it
-    answers that, and when it has something to do again."""
+    """The challenges that it answers now, those that it makes or keeps, the times of each open one, and when it acts
+    next.
+    """
     seen, lease = race.seen, float(race.options["lease"])
     names = {one.id: f"{NAME}{number}" for number, one in enumerate(seen.partitions)}
     known: Mapping[str, _Heard] = memory.get("heard", {})

@@ -1,11 +1,11 @@
-"""What the rule of a protocol would leave to nobody for ever, because of labels, pins, caps or cordons.
+"""Partitions that a protocol's rule would leave without an owner for ever, because of labels, pins, caps or cordons.
 
 Laws:
-1. A partition is stranded if nobody names it or asks for it, and every active worker that may hold it holds as many as the
-   rule lets it take. One that no active worker may hold waits, as under `assigned`.
-2. For stranded partitions everybody computes the plan of `assigned` without voluntary moves, and does its own part: it takes
-   those that are its, and drops what must make room for such a one.
-3. Where every worker may hold everything, nothing is stranded: a published rule stays as published.
+1. A partition is stranded if no worker names it or asks for it, and every active worker that may hold it is at the
+   limit that the rule gives it. A partition that no active worker may hold waits, as under `assigned`.
+2. For stranded partitions all workers compute the plan of `assigned` without voluntary moves, and each executes its own
+   part: it takes its stranded partitions, and drops what must make room for one.
+3. Where every worker may hold every partition, no partition is stranded, and a published rule is executed as published.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ def plan_together(seen: Observation, holders: Mapping[str, str], budget: int | N
 
 
 def rescue_stranded(seen: Observation, holders: Mapping[str, str], limits: Mapping[str, float]) -> Rescue:
-    """See the laws of the module. `limits` says up to which count each worker takes by its rule."""
+    """See the laws of the module. `limits` is the largest number of partitions that each worker takes by its rule."""
     counts = Counter(holders.values())
     active = [m.worker for m in seen.members.values() if m.worker.state == "active"]
     room = [w for w in active if counts[w.id] < limits[w.id]]

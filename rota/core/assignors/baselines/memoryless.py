@@ -49,7 +49,7 @@ def assign_ordinal(snapshot: Snapshot, options: Mapping[str, Any], memory: Mappi
 
 
 def assign_slices(snapshot: Snapshot, slices: str) -> Proposal:
-    """The slices of ordinals: `published` or `spread` as `assign_ordinal` says, or `sticky`: see `deal_sticky`."""
+    """The slices of ordinals: `published` or `spread` as `assign_ordinal` defines them, or `sticky`: see `deal_sticky`."""
     rule: DealRule = {"published": _deal_slices, "spread": _deal_evenly, "sticky": deal_sticky}[slices]
     return _deal(
         snapshot, rule, "its slice belongs to {taker}", _order_by_ordinal(snapshot), _order_by_number(snapshot)

@@ -7,11 +7,11 @@ Laws:
 - A pair that acts moves a share of its difference within the pair, never to the least loaded worker of all.
 - The memory holds counters, planned placements and the partitions that moved lately. It describes the moves that happen,
   without those that a policy holds back.
-- A plan without moves says why, for the pair that is nearest to acting.
+- A plan without moves gives the reason, for the pair that is nearest to acting.
 
-Where this differs from the Java: scores are compared exactly (the Java truncates their difference before it sorts); a
-worker with a single partition keeps it, with a warning (the Java warns and goes on); random draws are replaced by hashes
-of ids.
+Differences from the Java version: scores are compared exactly (the Java version truncates their difference before it
+sorts). A worker with a single partition keeps it, with a warning (the Java version warns and continues). Hashes of ids
+replace random draws.
 """
 
 from collections import Counter

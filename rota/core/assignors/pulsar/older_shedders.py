@@ -60,7 +60,10 @@ def assign_by_extremes(snapshot: Snapshot, options: Mapping[str, Any], memory: M
 
 @dataclass(frozen=True, slots=True)
 class _BaselineRound:
-    """The input of a shedder and its result: `found` maps each shed partition to a reason, `notes` say why others stay."""
+    """The input of a shedder and its result.
+
+    `found` maps each shed partition to a reason; `notes` give the reasons why others stay.
+    """
 
     snapshot: Snapshot
     keeps: Codes

@@ -3,7 +3,7 @@
 Law: the counts are optimal, and `compute_prices` proves it: each partition is on a cheapest worker that may hold it, and no
 worker holds one that costs more than the worker's price.
 
-Method: the closed form says what is best without labels. A maximum flow either reaches it, or its minimum cut splits
+Method: the closed form gives the best result without labels. A maximum flow either reaches it, or its minimum cut splits
 workers and classes into two smaller problems (Groenevelt's decomposition). A unit is one partition.
 """
 

@@ -1,7 +1,7 @@
 """`sticky` where workers differ in which partitions they may hold.
 
 Up to `MOST_ARCS` arcs the result is exact, by three flows over classes: balance, fewest moves, spread of sources. Beyond it
-is valid and nearly even, found greedily, and the plan says so.
+is valid and nearly even, found greedily, and the plan's note states this.
 """
 
 import numpy as np

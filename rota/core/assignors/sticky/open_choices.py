@@ -6,14 +6,16 @@ import numpy as np
 
 from rota.core.values import Bools, Ints
 
-MOST_CELLS = 1_000_000  # pairs of a group and a worker; beyond it sources are not spread, and the plan says so
+MOST_CELLS = (
+    1_000_000  # pairs of a group and a worker; beyond it sources are not spread, and the plan's note states this
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenChoices:
     """The choices that are left. A group is a set of alike partitions of one source, a unit is one of them.
 
-    Tables groups x workers: each worker owns `have` units, and `release` and `take` say where a unit may leave or come.
+    Tables groups x workers: each worker owns `have` units, and `release` and `take` mark where a unit may leave or come.
     `free` units of each group have no owner. Each worker ends with `low` units, `extra` of the `optional` ones with one
     more. `waiting` units stay unplaced, of groups that `may_wait`.
     """

@@ -22,7 +22,7 @@ class SearchSpace:
     """The assignment to improve, and what a move may do. Utilizations have the unit of load over capacity."""
 
     snapshot: Snapshot
-    able: Bools  # kinds x workers: who may take
+    able: Bools  # kinds x workers: which workers may take the kind
     start: Codes
     mean: float
     price: float  # the least gain in utilization for a move

@@ -26,7 +26,10 @@ def enforce_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
 
 
 def place_longest_first(snapshot: Snapshot, match: Bools, keeps: Codes, stays: Codes) -> Codes:
-    """`stays` with every partition placed that can be. `keeps` are the valid owners, `match` says who may hold what."""
+    """`stays` with every partition placed that can be.
+
+    `keeps` are the valid owners; `match` marks which worker may hold which kind.
+    """
     free = np.flatnonzero(stays < 0)
     if not len(free) or not len(snapshot.workers):
         return stays
