@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rota.core.values import NOBODY, Codes, Partition, Snapshot, Worker
+from rota.core.values import UNOWNED, Codes, Partition, Snapshot, Worker
 
 EVENTS = ("fresh", "noop", "add1", "sub1", "add10")
 WORDS = {"fresh": "fresh", "noop": "no-op", "add1": "+1 worker", "sub1": "-1 worker", "add10": "+10 % workers"}
@@ -97,7 +97,7 @@ def _build_snapshot(case: Case, workers: list[Worker], owner: Codes, gone: tuple
     ]
     code = {w.id: i for i, w in enumerate(workers)}
     names_of = [w.id for w in workers]
-    owners = {ids[i]: names_of[c] if c >= 0 else gone[-2 - c] for i, c in enumerate(owner.tolist()) if c != NOBODY}
+    owners = {ids[i]: names_of[c] if c >= 0 else gone[-2 - c] for i, c in enumerate(owner.tolist()) if c != UNOWNED}
     assert code.keys().isdisjoint(gone)
     return Snapshot.of(workers, partitions, owners)
 
@@ -105,7 +105,7 @@ def _build_snapshot(case: Case, workers: list[Worker], owner: Codes, gone: tuple
 def build_group(case: Case) -> Snapshot:
     """A group of W workers whose partitions have no owner yet."""
     return _build_snapshot(
-        case, [_build_worker(i, case) for i in range(case.workers)], np.full(case.partitions, NOBODY, np.int32)
+        case, [_build_worker(i, case) for i in range(case.workers)], np.full(case.partitions, UNOWNED, np.int32)
     )
 
 

@@ -46,7 +46,7 @@ class WorkerProcess:
 
     @property
     def overdue(self) -> bool:
-        """Whether it was told to leave `max_shutdown` ago."""
+        """Whether it was asked to leave `max_shutdown` ago."""
         leaving = self.agent.state.leaving
         return leaving is not None and self.agent.clock() - leaving >= self.stage.timing.max_shutdown
 

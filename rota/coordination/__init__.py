@@ -1,1 +1,1 @@
-"""ZooKeeper: who is alive, who owns what, and how far they got. The only room that imports kazoo."""
+"""ZooKeeper: live workers, ownership, and progress. The only package that imports kazoo."""

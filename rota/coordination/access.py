@@ -1,12 +1,12 @@
-"""Who may: the credentials of this process, and what each role may do with every znode.
+"""Access control: the credentials of this process, and what each role may do with every znode.
 
 Laws:
-1. One table says who makes, removes and writes which record (`RIGHTS`; the table of znodes in `docs/protocol.md` shows it);
-   the ACL of every node that is made comes from it, also of the folders: ZooKeeper asks the folder who may make or remove
-   what is in it. A person may do everything.
-2. Without ROTA_ZOOKEEPER_ACL everybody may do everything, as ZooKeeper has it by itself; `rota check` says so.
-3. With a CA or a certificate the connection is TLS, the server's certificate is checked and so is its name. What is wrong
-   with a certificate is said in the words of the TLS library, not as silence.
+1. One table defines which role creates, deletes and writes which record (`RIGHTS`; the table of znodes in
+   `docs/protocol.md` shows it). The ACL of every node comes from it, also of folders: ZooKeeper checks the folder's ACL
+   for creating and deleting its children. The role `person` may do everything.
+2. Without ROTA_ZOOKEEPER_ACL every client may do everything, which is ZooKeeper's default; `rota check` reports this.
+3. With a CA or a certificate the connection uses TLS, and the server's certificate and name are verified. A certificate
+   error is reported in the words of the TLS library, not as a timeout.
 """
 
 import base64
@@ -27,9 +27,9 @@ from rota.settings import Settings, split_hosts
 
 BITS = {"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}
 EVERYTHING = "rwcda"
-ROLES = ("worker", "controller", "person", "reader")  # rota worker, Dagster and its runs, people's commands, who looks
+ROLES = ("worker", "controller", "person", "reader")  # rota worker, Dagster and its runs, operators' commands, readers
 NEEDED = ROLES[:3]
-# Beside reading: c makes, d removes, w writes it. `x/` is every record in the folder x.
+# In addition to reading: c creates, d deletes, w writes it. `x/` is every record in the folder x.
 RIGHTS: Mapping[str, Mapping[str, str]] = {
     "meta": {"controller": "cw"},
     "workers/": {},
@@ -47,11 +47,11 @@ RIGHTS: Mapping[str, Mapping[str, str]] = {
     "epochs/": {"controller": "cdw"},
     "refused": {"controller": "cw"},
 }
-ALERT = b"\x15"  # the first byte of what a server that waits for TLS says to a plain word, if it says anything
+ALERT = b"\x15"  # first byte of the answer of a server that expects TLS to plain text, if it answers
 NO_TLS = "it ends the connection: if it speaks TLS, set ROTA_ZOOKEEPER_CA_FILE"
 CLOSED = "it ends the connection: it has too many of this address, or it speaks TLS"
-CLOCK = {"worker": "w", "controller": "cw", "reader": "w"}  # whoever asks for the server's time writes it, empty
-SILENCE = 2.0  # seconds in which a server says something
+CLOCK = {"worker": "w", "controller": "cw", "reader": "w"}  # written empty to read the server's time
+SILENCE = 2.0  # seconds in which a server answers
 DIGEST = re.compile(r"[^:]+:[A-Za-z0-9+/]{27}=")
 _INT = struct.Struct("!i")
 
@@ -61,7 +61,7 @@ OPEN: Acl = {("world", "anyone"): 31}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The credentials of this process (`scheme` and what goes with it; files of TLS) and the identities of each role."""
+    """The credentials of this process (`scheme` and its secret, TLS files) and the identities of each role."""
 
     scheme: str = ""
     user: str = ""
@@ -75,7 +75,7 @@ class Access:
 
     @classmethod
     def of(cls, settings: Settings) -> "Access":
-        """What the environment says. Raises ConfigError, without the secret."""
+        """The credentials that the environment declares. Raises ConfigError, without the secret."""
         scheme, user, password = _credentials(settings.zookeeper_auth)
         access = cls(
             scheme,
@@ -100,8 +100,7 @@ class Access:
         return bool(self.ca_file or self.cert_file)
 
     def context(self) -> ssl.SSLContext:
-        """The side of TLS that is ours, as kazoo makes it. Raises ConfigError where a file of it is not what it should
-        be."""
+        """The client side of TLS, in kazoo's form. Raises ConfigError if one of its files is not valid."""
         context = ssl.create_default_context()
         try:
             if self.ca_file:
@@ -121,7 +120,7 @@ class Access:
         return context
 
     def of_client(self) -> dict[str, Any]:
-        """What kazoo's client takes."""
+        """The arguments of kazoo's client."""
         chosen: dict[str, Any] = {}
         if self.scheme == "digest":
             chosen["auth_data"] = [("digest", f"{self.user}:{self.password}")]
@@ -136,7 +135,7 @@ class Access:
 
     @property
     def me(self) -> str:
-        """Who this process is, as far as it knows: its role too, where the roles say."""
+        """The identity of this process, as far as it is known, with its role if the roles name it."""
         if not self.scheme:
             return (
                 "the owner of ROTA_ZOOKEEPER_CERT_FILE" if self.cert_file else "a process without ROTA_ZOOKEEPER_AUTH"
@@ -146,7 +145,7 @@ class Access:
         return f"{self.scheme}:{self.user}" + (f" ({', '.join(roles)})" if roles else "")
 
     def acl(self, path: str) -> Acl:
-        """Who may do what with the node at `path`."""
+        """The ACL of the node at `path`."""
         if not self.roles:
             return OPEN
         extra = rights(path)
@@ -157,12 +156,12 @@ class Access:
         return acl
 
     def packed(self, path: str) -> bytes:
-        """The ACL as a request holds it."""
+        """The ACL in the form of a request."""
         entries = [_INT.pack(bits) + _text(scheme) + _text(name) for (scheme, name), bits in self.acl(path).items()]
         return _INT.pack(len(entries)) + b"".join(entries)
 
     def refused(self, op: Op) -> str:
-        """The one line for a write that ZooKeeper did not let this process do."""
+        """The error line for a write that ZooKeeper refused to this process."""
         parent = op.path.rpartition("/")[0] or "/"
         letter, node = (
             ("c", parent) if isinstance(op, Create) else ("d", parent) if isinstance(op, Delete) else ("w", op.path)
@@ -172,22 +171,24 @@ class Access:
         return self.lacking(letter, node, type(op).__name__.lower(), op.path)
 
     def lacking(self, letter: str, node: str, verb: str, path: str) -> str:
-        """The one line for a right that is not there."""
+        """The error line for a missing right."""
         if node == "/":
             whole = self.chroot + path
             return (
-                f"ZooKeeper does not let {self.me} {verb} {whole}: right {letter} on {self.chroot or '/'} is of whoever "
-                f"runs it. Let them make {whole} with the right {letter} for this process, then: rota protect"
+                f"ZooKeeper does not let {self.me} {verb} {whole}: right {letter} on {self.chroot or '/'} belongs to "
+                f"its administrator. Let them make {whole} with the right {letter} for this process, then: rota protect"
             )
         roles = " or ".join(role for role in ROLES if letter in "r" + rights(node).get(role, ""))
-        whose = f"a {roles}" if roles else "nobody"
+        whose = f"a {roles}" if roles else "no role"
         return (
             f"ZooKeeper does not let {self.me} {verb} {path}: right {letter} on {node} is of {whose}. Set "
             f"ROTA_ZOOKEEPER_AUTH to the credentials of one, or see `rota check`"
         )
 
     def why_not(self, hosts: str, unwelcome: bool) -> tuple[str, str]:
-        """Why the first of the hosts gives no session, and the next step. `unwelcome`: one ended it over who we are."""
+        """Why the first host gives no session, and the next step. `unwelcome`: a server ended the connection over
+        credentials.
+        """
         if why := self.unmet(split_hosts(hosts)[0][0]):
             if why == CLOSED:
                 return why, "Raise maxClientCnxns in its settings; or, if it speaks TLS, set ROTA_ZOOKEEPER_CA_FILE"
@@ -203,33 +204,33 @@ class Access:
         return "it accepts connections, but gives no session", "Look into its log, or set ROTA_ZOOKEEPER"
 
     def unmet(self, place: str) -> str:
-        """Why the server at `host:port` gives no session, found by talking to it; empty where nothing is wrong so far."""
+        """Why the server at `host:port` gives no session, found by connecting to it; empty if nothing is wrong so far."""
         host, _, port = place.rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), SILENCE) as link:
                 if not self.tls:
-                    link.sendall(b"ruok\n")  # every server says something to that, but one that waits for TLS
+                    link.sendall(b"ruok\n")  # every server answers that, except one that expects TLS
                     return {b"": CLOSED, ALERT: NO_TLS}.get(link.recv(1), "")
                 with self.context().wrap_socket(link, server_hostname=host.strip("[]")) as inside:
-                    inside.sendall(b"ruok")  # what a server says of our certificate comes after its handshake
+                    inside.sendall(b"ruok")  # the server's verdict on our certificate follows its handshake
                     inside.recv(1)
         except ssl.SSLError as error:
             return f"TLS: {_said(error)}"
         except (ConnectionResetError, BrokenPipeError):
             return CLOSED
         except TimeoutError:
-            return "it says nothing" if self.tls else ""
+            return "it does not answer" if self.tls else ""
         except OSError as error:
             return (error.strerror or str(error)).lower()
         return ""
 
 
-NOBODY = Access()
+ANYONE = Access()
 
 
 @lru_cache(maxsize=4096)
 def rights(path: str) -> Mapping[str, str]:
-    """Role -> what it may do with the node beside reading it."""
+    """Maps each role to its rights for the node, in addition to reading it."""
     parts = path.strip("/").split("/")
     folder, child = [*parts[2:], "", ""][:2]
     mine: Mapping[str, str] = {}
@@ -274,7 +275,7 @@ def _credentials(text: str) -> tuple[str, str, str]:
 
 
 def _roles(text: str) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """`role=scheme:id;role=scheme:id...`"""
+    """Parses `role=scheme:id;role=scheme:id...`."""
     roles: dict[str, list[tuple[str, str]]] = {}
     for entry in filter(None, (part.strip() for part in text.split(";"))):
         role, equals, identity = entry.partition("=")
@@ -298,18 +299,18 @@ def _roles(text: str) -> Mapping[str, tuple[tuple[str, str], ...]]:
         roles.setdefault(role, []).append((scheme, name))
     if roles and (missing := [role for role in NEEDED if role not in roles]):
         raise ConfigError(
-            f"ROTA_ZOOKEEPER_ACL names nobody as {' and '.join(missing)}. Name one for each of {', '.join(NEEDED)}"
+            f"ROTA_ZOOKEEPER_ACL has no identity for {' and '.join(missing)}. Name one for each of {', '.join(NEEDED)}"
         )
     return {role: tuple(identities) for role, identities in roles.items()}
 
 
 def _said(error: Exception) -> str:
-    """The telling part of an error of TLS."""
+    """The informative part of a TLS error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the server's certificate is refused: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).lower().replace("_", " ")
-        if "alert" in reason:  # what it says of ours
+        if "alert" in reason:  # the server's verdict on our certificate
             words = reason.partition("alert ")[2]
             return f"the server refuses our certificate ({words}): none, expired, or of a CA that it does not know"
         return "the server ended the handshake: is that its TLS port?" if "eof" in reason else reason

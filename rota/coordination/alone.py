@@ -1,12 +1,14 @@
 """What a worker that decides alone reads of its group, and writes: its own target and its grabs.
 
 Laws:
-1. The target that a live worker wrote in this life counts; what its former life or a controller left does not.
-2. A worker writes its own target only, at the version read, and only while its live node is there.
-3. A grab is made where there is none: of any number of workers that ask for a partition one has the grab, as long as it
-   lives. Grabs of who is not live count for nothing.
-4. What cannot be read is never taken for less: a worker whose record is unreadable is there, takes nothing new, and names
-   what it owns where that record is its target. Its own it writes anew. An unreadable pipeline stops the look (Undecodable).
+1. The target that a live worker wrote in its present incarnation counts. A target of an earlier incarnation or of a
+   controller does not.
+2. A worker writes only its own target, at the version that it read, and only while its live node exists.
+3. A grab is created only if none exists: of any number of workers that ask for a partition, one holds the grab while it
+   is live. Grabs of workers that are not live are ignored.
+4. An unreadable record is never taken for an empty one. A worker with an unreadable record is live, takes nothing new,
+   and names what it owns if that record is its target. It rewrites its own. An unreadable pipeline stops the
+   observation (Undecodable).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,8 +30,10 @@ AT_ONCE = MAX_OPS - 100  # grabs in one multi
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What one look of a worker shows of its group. `version` is that of its own target's node, None without one; `written`
-    says whether it wrote that in this life."""
+    """What a worker observes of its group. `version` is that of its own target's node, None without one.
+
+    `written`: the worker wrote that target in its present incarnation.
+    """
 
     meta: Meta
     paused: bool
@@ -41,12 +45,14 @@ class Others:
 
 
 def list_grabs(tree: GroupState) -> tuple[str, ...]:
-    """The names of all grabs that there are."""
+    """The names of all grabs."""
     return tuple(n for n in tree.store.children(tree.paths.grabs) if is_partition(n) or is_id(n))
 
 
 def read_grabs(tree: GroupState) -> dict[str, str]:
-    """Name of a grab -> the incarnation that made it; where that cannot be read, whose session did. Raises Unavailable."""
+    """Maps each grab to the incarnation that made it, or to the owner of its session if it is unreadable. Raises
+    Unavailable.
+    """
     paths = {tree.paths.grab(name): name for name in list_grabs(tree)}
     found = {paths[path]: read.record.incarnation for path, read in tree.read_many(list(paths), Grab).items()}
     if torn := [path for path, name in paths.items() if name not in found]:
@@ -57,7 +63,7 @@ def read_grabs(tree: GroupState) -> dict[str, str]:
 
 
 def read_others(tree: GroupState, worker: str) -> Others:
-    """The look of `worker`. Raises NoGroup, Unavailable, Undecodable."""
+    """The observation of `worker`. Raises NoGroup, Unavailable, Undecodable."""
     meta, head, overrides = tree.meta(), tree.head().record.epoch, tree.overrides()
     partitions = list_partitions(tree.pipelines(), overrides.pins)
     grabs = read_grabs(tree)
@@ -85,13 +91,13 @@ def read_others(tree: GroupState, worker: str) -> Others:
 
 
 def find_own_targets(tree: GroupState) -> dict[str, frozenset[str]]:
-    """Worker -> the target that it wrote in this life, of every live worker. Raises Unavailable, Undecodable."""
+    """Maps each live worker to the target of its present incarnation. Raises Unavailable, Undecodable."""
     live, head, slots = tree.newest(tree.live()), tree.head().record.epoch, tree.assigns()
     return _read_targets(tree, live, slots, head)
 
 
 def find_silent(tree: GroupState) -> frozenset[str]:
-    """The live workers that wrote no target in this life yet."""
+    """The live workers that have not written a target in their present incarnation."""
     live, slots = tree.newest(tree.live()), tree.assigns()
     return frozenset(w for w, v in live.items() if w not in slots or slots[w].node.mzxid < v.czxid) - _find_torn(
         tree, live
@@ -99,15 +105,17 @@ def find_silent(tree: GroupState) -> frozenset[str]:
 
 
 def _find_torn(tree: GroupState, live: Collection[str]) -> frozenset[str]:
-    """The live workers whose targets were there and could not be read."""
+    """The live workers whose targets exist and cannot be read."""
     return frozenset(w for w in live if tree.paths.assign(w) in tree.unreadable)
 
 
 def _read_targets(
     tree: GroupState, live: Mapping[str, LiveView], slots: Mapping[str, Read[Slots]], head: int, me: str = ""
 ) -> dict[str, frozenset[str]]:
-    """Worker -> its target, if it wrote that in this life, or is `me`; what it owns where that cannot be read."""
-    found = {w: _read_target(slots.get(w), view, head, whoever=w == me) for w, view in live.items()}
+    """Maps each worker to its target, if its present incarnation wrote it, or it is `me`; to what it owns if
+    unreadable.
+    """
+    found = {w: _read_target(slots.get(w), view, head, any_writer=w == me) for w, view in live.items()}
     if torn := {live[w].incarnation: w for w in _find_torn(tree, live)}:
         for partition, own in tree.owned().items():
             if (name := torn.get(own.incarnation or "")) is not None:
@@ -115,9 +123,9 @@ def _read_targets(
     return found
 
 
-def _read_target(slots: Read[Slots] | None, view: LiveView, head: int, *, whoever: bool) -> frozenset[str]:
-    """The target of a worker, if it wrote that in this life, or `whoever` wrote it."""
-    if slots is None or not (whoever or slots.node.mzxid > view.czxid):
+def _read_target(slots: Read[Slots] | None, view: LiveView, head: int, *, any_writer: bool) -> frozenset[str]:
+    """The target of a worker, if its present incarnation wrote it; with `any_writer`, regardless of the writer."""
+    if slots is None or not (any_writer or slots.node.mzxid > view.czxid):
         return frozenset()
     target = target_of(slots.record, head, slots.version)
     return target.partitions if target is not None else frozenset()
@@ -134,8 +142,11 @@ def list_partitions(pipelines: Mapping[str, Read[Partitions]], pins: Mapping[str
 
 
 def write_target(tree: GroupState, incarnation: str, partitions: Iterable[str], version: int | None) -> None:
-    """Makes the partitions the worker's own target. Raises Conflict where the node is not at the version (None: there is
-    one), or the incarnation is not live; Unavailable, Unknown."""
+    """Writes the worker's own target.
+
+    Raises Conflict if the node is not at the version (None: it must not exist), or if the incarnation is not live;
+    Unavailable, Unknown.
+    """
     path = tree.paths.assign(worker_of(incarnation))
     data = encode(Slots(slots=(Slot(epoch=0, partitions=frozenset(partitions)),)))
     write = Create(path, data) if version is None else Set(path, data, version)
@@ -143,19 +154,21 @@ def write_target(tree: GroupState, incarnation: str, partitions: Iterable[str], 
 
 
 def found_own_records(tree: GroupState, partitions: Iterable[str]) -> None:
-    """Makes a free own record for each of the partitions that has none. Raises Unavailable, Unknown."""
+    """Creates a free own record for each partition that has none. Raises Unavailable, Unknown."""
     wanted, free = set(partitions), encode(Own())
     while missing := sorted(wanted.difference(tree.store.children(tree.paths.owns)))[:AT_ONCE]:
         try:
             tree.store.multi([Create(tree.paths.own(partition), free) for partition in missing])
         except Conflict as conflict:
-            if conflict.cause != "exists":  # somebody else makes them too
+            if conflict.cause != "exists":  # another process creates them too
                 raise
 
 
 def grab(tree: GroupState, incarnation: str, names: Iterable[str]) -> frozenset[str]:
-    """Asks for the names; those that somebody else asks for. Raises Conflict where the incarnation is not live;
-    Unavailable, Unknown."""
+    """Creates the grabs. Returns those that other workers hold.
+
+    Raises Conflict if the incarnation is not live; Unavailable, Unknown.
+    """
     data = encode(Grab(incarnation=incarnation))
     return _write_each(
         tree, incarnation, sorted(names), lambda path: Create(path, data, ephemeral=True), among=("exists",)
@@ -163,7 +176,7 @@ def grab(tree: GroupState, incarnation: str, names: Iterable[str]) -> frozenset[
 
 
 def let_go(tree: GroupState, incarnation: str, names: Iterable[str]) -> None:
-    """Asks for the names no more. Raises as `grab` does."""
+    """Deletes the grabs. Raises as `grab` does."""
     _write_each(tree, incarnation, sorted(names), Delete, among=("missing",))
 
 
@@ -174,7 +187,7 @@ def _write_each(
     make: Callable[[str], Op],
     among: Collection[str],
 ) -> frozenset[str]:
-    """Writes the grab of each name, as many at a time as fit; those for which it failed for a cause that is `among` them."""
+    """Writes the grab of each name, as many at a time as fit. Returns those that failed for one of the causes `among`."""
     failed: set[str] = set()
     for start in range(0, len(names), AT_ONCE):
         waiting = list(names[start : start + AT_ONCE])

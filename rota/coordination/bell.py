@@ -1,7 +1,7 @@
-"""Ends a pause when ZooKeeper tells of something, so that the pause can be long.
+"""A change notification that ends a pause early, so that the pause can be long.
 
-Law: what happens after `listen` ends the next `wait`, also if nobody waits yet. So whoever listens, looks and waits, in this
-order, misses nothing.
+Law: a change after `listen` ends the next `wait`, also if it happens before `wait` is called. So a caller that listens,
+reads and waits, in this order, misses no change.
 """
 
 import threading
@@ -10,17 +10,19 @@ from rota.coordination.store import Store
 
 
 class Bell:
-    """Rings when the znode that it listens to, or its list of children, changed, and when somebody rings it."""
+    """Rings when the watched znode or its list of children changes, and when it is rung."""
 
     def __init__(self) -> None:
         self._rung = threading.Event()
         self._listening = False
 
     def listen(self, store: Store, path: str, *, anew: bool = False) -> None:
-        """Listens, unless it does already: a watch calls once. A new connection knows nothing of former watches: `anew`.
-        Raises Unavailable."""
+        """Sets the watch, unless it is set: a watch fires once. After a reconnection the watch is lost: pass `anew`.
+
+        Raises Unavailable.
+        """
         if anew or not self._listening:
-            self._listening = True  # before: the watch may call at once
+            self._listening = True  # set first: the watch may fire at once
             try:
                 store.watch(path, self._hear)
             except BaseException:
@@ -32,10 +34,10 @@ class Bell:
         self.ring()
 
     def ring(self) -> None:
-        """Ends the wait, or the next one. Waits for nothing: a signal's handler may call it."""
+        """Ends the present wait, or the next one. It does not block, so a signal handler may call it."""
         self._rung.set()
 
     def wait(self, seconds: float) -> None:
-        """Returns when it rings, or after so many seconds."""
+        """Returns when the bell rings, or after the given seconds."""
         self._rung.wait(seconds)
         self._rung.clear()

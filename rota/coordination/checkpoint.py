@@ -1,10 +1,12 @@
-"""How far a partition got, for sensors and people; the table itself is the truth.
+"""Checkpoints: the progress of each partition, for sensors and operators. The table itself is authoritative.
 
 Laws:
-1. A checkpoint is written in one multi that checks the own record's version and the run's node: a zombie cannot.
-2. It never goes back: an offset or token below what is there is refused before anything is sent.
-3. One stale partition does not hold up the others: it is dropped and named, the rest is sent again.
-4. It carries the partition's load: rows a second, exponentially smoothed. Each batch is in it once, and what is old decays.
+1. A checkpoint is written in one multi that checks the own record's version and the run's node, so a zombie cannot
+   write.
+2. It never goes back: an offset or token below the stored one is refused before anything is sent.
+3. One stale partition does not hold up the others: it is dropped and named, and the rest is sent again.
+4. It carries the partition's load in rows a second, exponentially smoothed. Each batch counts once, and old loads
+   decay.
 """
 
 import math
@@ -20,12 +22,12 @@ from rota.errors import Conflict
 
 AT_ONCE = 100  # partitions in one multi
 SMOOTHING = 120.0  # seconds in which an old load loses its weight
-LEAST = 60.0  # seconds of measuring: what a few batches say is mostly when they came
+LEAST = 60.0  # seconds of measuring: a few batches mostly show when they arrived
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One checkpoint to be written under an ownership, over the one that was read (None: there is none yet)."""
+    """One checkpoint to write under an ownership, over the one that was read (None: there is none yet)."""
 
     ownership: Ownership
     checkpoint: Checkpoint
@@ -33,16 +35,17 @@ class Entry:
 
     @property
     def backwards(self) -> bool:
-        """Whether it would go back."""
+        """Whether the checkpoint would go back."""
         before = self.seen.record if self.seen else None
         after = self.checkpoint
         return before is not None and (after.offset < before.offset or after.token < before.token)
 
 
 def write_checkpoints(tree: GroupState, run: str, entries: Sequence[Entry]) -> dict[str, Conflict | None]:
-    """Writes each checkpoint; partition -> None, or the Conflict that refused it. `run` is the path of the run's node.
+    """Writes each checkpoint. Maps each partition to None, or to the Conflict that refused it. `run` is the run's node.
 
-    Raises Conflict if the run's own node is gone, Unavailable, Unknown (the next run heals it from the table)."""
+    Raises Conflict if the run's own node is gone; Unavailable; Unknown (the next run restores it from the table).
+    """
     done: dict[str, Conflict | None] = {e.ownership.partition: _backwards(tree, e) for e in entries if e.backwards}
     entries = [e for e in entries if not e.backwards]
     tree.store.wait_active(RECONNECTING)
@@ -71,7 +74,7 @@ def _backwards(tree: GroupState, entry: Entry) -> Conflict:
 
 
 def _ops(tree: GroupState, run: str, entries: Sequence[Entry]) -> tuple[list[Op], list[str | None]]:
-    """The operations, and for each the partition that it is for (None: the run)."""
+    """The operations, and for each the partition that it belongs to (None: the run)."""
     ops: list[Op] = [Check(run)]
     owners: list[str | None] = [None]
     for entry in entries:
@@ -84,7 +87,7 @@ def _ops(tree: GroupState, run: str, entries: Sequence[Entry]) -> tuple[list[Op]
 
 
 def read_load(seen: Read[Checkpoint], now: float) -> float | None:
-    """The load that a checkpoint tells, in rows a second at `now` in server seconds; None: nobody measured it yet."""
+    """The load in a checkpoint, in rows a second at `now` in server seconds; None: not measured yet."""
     load, since = _fold(seen)
     written = seen.node.mtime / 1000
     if load is None or seen.record.load_at is None or written - since < LEAST:
@@ -93,8 +96,11 @@ def read_load(seen: Read[Checkpoint], now: float) -> float | None:
 
 
 def carry_load(seen: Read[Checkpoint] | None, checkpoint: Checkpoint) -> Checkpoint:
-    """The next checkpoint with the load of all batches before its own: whoever reads it adds that one, at the time at which
-    ZooKeeper wrote it. So no clock but the server's is in it. A batch that is told once more counts once."""
+    """The next checkpoint's load: that of all batches before its own.
+
+    The reader adds the last batch, at the time at which ZooKeeper wrote the checkpoint, so only the server's clock is
+    used. A batch that is reported again counts once.
+    """
     if seen is None:
         return checkpoint
     again = seen.record.offset == checkpoint.offset and checkpoint.rows > 0
@@ -104,19 +110,19 @@ def carry_load(seen: Read[Checkpoint] | None, checkpoint: Checkpoint) -> Checkpo
 
 
 def _fold(seen: Read[Checkpoint]) -> tuple[float | None, float]:
-    """The load with the last batch, and since when it is measured. Rows of the first batch may have waited for long: they
-    say nothing.
+    """The load including the last batch, and the start of the measurement.
 
-    A batch's rows came evenly since the batch before. The mean of that rate, exponentially smoothed, is divided by the
-    weight of the time since then, as Adam corrects its moments (Kingma and Ba, 2015): a steady load is told as it is,
-    however seldom there is a batch.
+    Rows of the first batch may have waited for long, so they do not count. The rows of a batch are assumed to arrive
+    evenly since the batch before. The exponentially smoothed mean of that rate is divided by the weight of the elapsed
+    time, as Adam corrects its moments (Kingma and Ba, 2015). So a steady load is reported correctly, however rare
+    batches are.
     """
     said, now = seen.record, seen.node.mtime / 1000
     if said.since is None or said.load_at is None:
         return None, now
     span = now - said.load_at
     kept, weight = _fade(span), 1 - _fade(now - said.since)
-    if span <= 0 or weight <= 0:  # the clock went back: what was measured stays so, as long as it was
+    if span <= 0 or weight <= 0:  # the clock went back: keep the measurement as it was
         return said.load, min(said.since, now - max(0.0, said.load_at - said.since))
     before = (said.load or 0.0) * (1 - _fade(said.load_at - said.since)) * kept
     return (before + said.rows / span * (1 - kept)) / weight, said.since

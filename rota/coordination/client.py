@@ -1,15 +1,15 @@
-"""The one wrapper over kazoo: every call has a time-out, every lost reply is Unknown, every gate is here.
+"""The only wrapper of kazoo: every call has a timeout, and every lost reply raises Unknown.
 
-Laws, over those of `store`:
-1. No write is sent unless kazoo says CONNECTED *and* the own deadline has not passed: the send time of the last
-   acknowledged request + 0.6 of the negotiated session timeout, on the monotonic clock. kazoo alone does not report a
-   silent cut while requests keep being sent, and a process that was paused knows nothing until it looks.
-2. A read waits for the connection and is sent again, within the call's time-out; a write never is.
-3. A client that was inherited over a fork is refused at once; one that kazoo gave up for good is built anew.
-4. A session that was not taken back for its whole timeout, by a ZooKeeper that gives new ones, is given up for a new one:
-   a server that was rebuilt, restored or lost its last writes never takes back a client that has seen more than it has.
-   A ZooKeeper that gives nobody a session (no leader, no server) ends none.
-5. What ZooKeeper does not let this process do is Forbidden, at once: waiting gives nobody a right.
+Laws, in addition to those of `store`:
+1. A write is sent only if kazoo is CONNECTED *and* the deadline has not passed: the send time of the last acknowledged
+   request + 0.6 of the negotiated session timeout, on the monotonic clock. kazoo alone does not notice a silent network
+   cut while requests are sent, and a process that was paused notices nothing until it looks.
+2. A read waits for the connection and is sent again, within the call's timeout. A write is never sent again.
+3. A client that was inherited over a fork is refused at once. A client that kazoo gave up for good is replaced.
+4. If ZooKeeper gives new sessions but has not accepted this session for its whole timeout, the store starts a new one.
+   A server that was rebuilt, restored or lost its last writes never accepts a client with a later zxid. A ZooKeeper
+   that gives no sessions at all (no leader, no server) ends none.
+5. A missing right raises Forbidden at once: waiting does not help.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from kazoo.exceptions import ConnectionClosedError, KazooException, NoAuthError,
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
-from rota.coordination.access import NOBODY, Access
+from rota.coordination.access import ANYONE, Access
 from rota.coordination.kazoo_client import Client
 from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead
 from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
@@ -32,9 +32,9 @@ from rota.errors import Conflict, Forbidden, Unavailable, Unknown
 from rota.machine import start_lasting
 from rota.settings import Settings, split_hosts
 
-FRACTION = 0.6  # of the session timeout: the server cannot have expired the session before this
+FRACTION = 0.6  # fraction of the session timeout: the server cannot have expired the session before this
 STOPPING = 3.0  # seconds that a client has to end its session
-REFUSED = 1.0  # seconds after which a server that ended it over our password is asked again, as for any other reason
+REFUSED = 1.0  # seconds after which a server that refused our password is tried again, as for any other reason
 OLDER = (
     "ZooKeeper gives new sessions and does not take this one back: it was rebuilt, restored from an older copy, or lost "
     "its last writes. Where a table refuses it now: rota adopt"
@@ -47,7 +47,7 @@ def connect(
     *,
     connect_timeout: float = 5.0,
     call_timeout: float = 10.0,
-    access: Access = NOBODY,
+    access: Access = ANYONE,
 ) -> "ZooKeeperStore":
     """A connected store. Raises Unavailable with the reason and the next step after `connect_timeout` seconds."""
     store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, access=access)
@@ -59,13 +59,13 @@ def connect(
 
 
 def opened(settings: Settings, hosts: str | None = None) -> "ZooKeeperStore":
-    """A store connected as the environment says, with its credentials. Raises ConfigError, Unavailable."""
+    """A store connected by the environment's settings and credentials. Raises ConfigError, Unavailable."""
     timeout = settings.session_timeout.total_seconds()
     return connect(hosts or settings.zookeeper, timeout, access=Access.of(settings))
 
 
 class ZooKeeperStore(Store):
-    """One session with a real ZooKeeper; see the laws of the module. Safe to use from many threads of one process."""
+    """One session with a real ZooKeeper; see the laws of the module. Thread-safe within one process."""
 
     def __init__(
         self,
@@ -73,20 +73,20 @@ class ZooKeeperStore(Store):
         session_timeout: float = 10.0,
         *,
         call_timeout: float = 10.0,
-        access: Access = NOBODY,
+        access: Access = ANYONE,
     ) -> None:
         places, self.chroot = split_hosts(hosts)
         self.hosts = ",".join(places) + self.chroot
         self.session_timeout, self.call_timeout = session_timeout, call_timeout
         self.access = access
-        self.unwelcome = False  # whether a server ended the connection over who we are
+        self.unwelcome = False  # whether a server ended the connection over our credentials
         self.negotiated = session_timeout
         self._pid, self._session = os.getpid(), 0
         self.proven_until, self._closed = 0.0, False
         self._changed = threading.Condition()
         self._wake = threading.Event()
         self.client: Any = None
-        self.fresh: Any = None  # a second client, while the first is not taken back: who gets a session from it?
+        self.fresh: Any = None  # a second client, while the first is not accepted: does it get a session?
         self._heard = time.monotonic()  # when the present client last was, or ceased to be, connected
         self.rebuild(None)
         start_lasting("rota-zookeeper-proof", self._prove, partial(setattr, self, "trouble"))
@@ -113,7 +113,7 @@ class ZooKeeperStore(Store):
         return tuple(sorted(self.ask(lambda c: c.get_children_async(path), "r", path, "list") or ()))
 
     def stamp(self) -> tuple[int, int]:
-        """The session, and the zxid of the server's last change: each reply says it."""
+        """The session, and the zxid of the server's last change, which each reply contains."""
         self._read(lambda c: c.exists_async("/"))
         return self._session, self.client.last_zxid
 
@@ -138,7 +138,7 @@ class ZooKeeperStore(Store):
         raise Conflict(conflict_line(ops[index], cause), path=ops[index].path, index=index, cause=cause)
 
     def ensure(self, path: str) -> None:
-        """The node and its parents are there after it, and so is the chroot."""
+        """Creates the node and its parents, and the chroot, if they do not exist."""
         if self.chroot and self.ask(lambda c: c.exists_async("/"), "r", "/", "see") is None:
             whole = self.hosts.removesuffix(self.chroot)
             with connect(whole, connect_timeout=self.call_timeout, access=self.access) as above:
@@ -146,11 +146,11 @@ class ZooKeeperStore(Store):
         super().ensure(path)
 
     def sync(self) -> None:
-        """Later reads see every write that was acknowledged to anybody before."""
+        """After it, reads see every write that was acknowledged to any client before."""
         self._read(lambda c: c.sync_async("/"))
 
     def active(self) -> bool:
-        """CONNECTED, in the process that connected, and within the own deadline."""
+        """CONNECTED, in the process that connected, and within the deadline."""
         if self._closed or self._pid != os.getpid() or self.client.state != KazooState.CONNECTED:
             return False
         return time.monotonic() < self.proven_until
@@ -181,8 +181,10 @@ class ZooKeeperStore(Store):
         self.ask(lambda c: c.get_children_async(path, watch=once), "r", path, "watch")
 
     def ask(self, submit: Callable[[Any], Any], letter: str, path: str, verb: str) -> Any:
-        """A request of kazoo's that may be sent again, and needs this right; None where there is no such node. Raises
-        Forbidden, Unavailable."""
+        """Sends a request that is safe to repeat and needs this right. Returns None if the node does not exist.
+
+        Raises Forbidden, Unavailable.
+        """
         try:
             return self._read(submit)
         except NoNodeError:
@@ -191,7 +193,7 @@ class ZooKeeperStore(Store):
             raise Forbidden(self.access.lacking(letter, path, verb, path)) from None
 
     def renew(self) -> int:
-        """Ends the session and makes another; its ephemeral nodes go. Raises Unavailable."""
+        """Ends the session and creates another; its ephemeral nodes are deleted. Raises Unavailable."""
         self._own()
         old, before = self.client, self._session
         self.rebuild(old)
@@ -201,7 +203,7 @@ class ZooKeeperStore(Store):
         return self._session
 
     def close(self) -> None:
-        """Ends the session. In a forked child it does nothing: the session is the parent's."""
+        """Ends the session. In a forked child it does nothing: the session belongs to the parent."""
         if self._closed or self._pid != os.getpid():
             return
         with self._changed:
@@ -219,7 +221,7 @@ class ZooKeeperStore(Store):
     # --- the client and its session
 
     def build_client(self) -> Any:
-        """A client of kazoo that is not started yet and knows what it was refused."""
+        """A client of kazoo that is not started yet and records refusals."""
         client = Client(
             self.hosts,
             self.session_timeout,
@@ -231,7 +233,7 @@ class ZooKeeperStore(Store):
         return client
 
     def _listen(self, client: Any, state: str) -> None:
-        """Called by kazoo's connection thread: notes, never waits."""
+        """Called by kazoo's connection thread: records the state, never blocks."""
         self.unwelcome |= client.unwelcome
         if state == KazooState.CONNECTED:
             client.since = time.monotonic()
@@ -242,8 +244,10 @@ class ZooKeeperStore(Store):
         self._wake.set()
 
     def rebuild(self, old: Any) -> None:
-        """Another client than `old`, with a session of its own: known here before it can say anything. Whoever comes
-        second, or after the end, makes none: nobody would ever end its session."""
+        """Replaces the client `old` by another with a session of its own, and registers it before it can call back.
+
+        A second caller, or one after the end, creates none: no code would end that session.
+        """
         with self._changed:
             if self.client is not old or self._closed:
                 return
@@ -251,19 +255,21 @@ class ZooKeeperStore(Store):
             self.client, self._heard = self.build_client(), time.monotonic()
             try:
                 self.client.start_async()
-            except BaseException:  # half of its threads: the next round tries again, and the old one says so
+            except BaseException:  # half of its threads: the next round tries again, and the old client reports it
                 self.client = old
                 raise
         self._wake.set()
 
     def _prove(self) -> bool:
-        """One round: keeps the deadline in the future while requests are acknowledged; builds a dead client anew, and one
-        that is not taken back. Whether there is another round."""
+        """One round: extends the deadline while requests are acknowledged, and replaces a dead or rejected client.
+
+        Returns whether there is another round.
+        """
         client = self.client
         if client.failed:
             settled = time.monotonic() - self._heard > REFUSED
             if settled and client.disconnected:
-                self.rebuild(client)  # one that was stopped would not be looked after any more
+                self.rebuild(client)  # a stopped client would not be supervised any more
                 _stop(client)
         elif client.state == KazooState.CONNECTED:
             self._heard, self.trouble = time.monotonic(), None
@@ -281,7 +287,7 @@ class ZooKeeperStore(Store):
     def begin_anew(self, client: Any) -> None:
         """Law 4. The second client takes over once it has a session and all hosts refused the first one since."""
         fresh = self.fresh
-        begun = fresh is not None and fresh.refused  # before it begins, its connection says that it stopped
+        begun = fresh is not None and fresh.refused  # before it begins, its connection reports that it stopped
         if fresh is None or (begun and fresh.disconnected):
             self._forget_fresh()
             fresh = self.build_client()
@@ -344,7 +350,7 @@ class ZooKeeperStore(Store):
         return answer
 
     def _acknowledge(self, client: Any, session: int, sent: float) -> None:
-        """The server restarted the session's clock when it got the request, so not before it was sent."""
+        """The server restarted the session's timer when it received the request, so not before the request was sent."""
         if client is self.client and session == self._session:
             self.proven_until = max(self.proven_until, sent + FRACTION * self.negotiated)
             with self._changed:

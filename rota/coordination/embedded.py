@@ -1,11 +1,11 @@
-"""The real ZooKeeper 3.9 out of PySpark's own jars, for the demo and the tests: loopback only, no admin server.
+"""The real ZooKeeper 3.9 from PySpark's own jars, for the demo and the tests: loopback only, no admin server.
 
 Laws:
-1. It ends with its parent, however that ends (SIGKILL too): a watcher beside it holds a pipe from the parent and kills
-   the server when the pipe closes. It stays while any thread of the parent lives (PR_SET_PDEATHSIG would not).
-2. What was acknowledged survives a kill of the server: the data folder is real, and one server at a time holds it.
-3. No Java 17, no jars, a folder in use or a taken port is one clear line.
-4. The archive of `rota prepare` changes how soon it answers, and nothing else.
+1. It ends with its parent, however the parent ends (SIGKILL too): a watcher process holds a pipe from the parent and
+   kills the server when the pipe closes. It stays while any thread of the parent lives (PR_SET_PDEATHSIG would not).
+2. Acknowledged writes survive a kill of the server: the data folder is on disk, and one server at a time holds it.
+3. A missing Java 17, missing jars, a folder in use or a taken port is reported in one line.
+4. The archive of `rota prepare` changes the start time, and nothing else.
 """
 
 import os
@@ -118,7 +118,9 @@ class EmbeddedZooKeeper:
             self.process = None
 
     def ended(self) -> int | None:
-        """The exit code of a server that ended by itself or by somebody else's signal (then below 0); None otherwise."""
+        """The exit code of a server that ended by itself or by a signal of another process (then below 0); None
+        otherwise.
+        """
         return self.process.poll() if self.process is not None else None
 
     def answers(self) -> bool:
@@ -202,7 +204,7 @@ class EmbeddedZooKeeper:
 
 
 def four_letters(port: int, word: str) -> str:
-    """What the server on this port answers to `word`; "" if nobody does."""
+    """The answer of the server on this port to `word`; "" if there is none."""
     try:
         with socket.create_connection(("127.0.0.1", port), 2) as link:
             link.sendall(word.encode())

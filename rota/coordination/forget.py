@@ -1,11 +1,11 @@
-"""What a group stops knowing: a worker that is gone for good, a pipeline that was taken away, partitions that vanished.
+"""Removes from a group: a worker that is gone for good, a pipeline that was removed, partitions that vanished.
 
 Laws:
-1. What is in use is not forgotten. That a worker has no target is checked in the multi that forgets it. That it is not
-   live, and that no run consumes a partition, is read before the write: whoever comes in between makes the record anew,
-   or finishes the batch under its token.
-2. What was consumed stays known: an own record and a checkpoint outlive their partition, so that one that comes back goes
-   on where it was, under higher tokens. Its load, its pin and its park go with it.
+1. What is in use is not removed. The multi that removes a worker checks that it has no target. That the worker is not
+   live, and that no run consumes a partition, is read before the write: a worker or run that appears in between creates
+   the record again, or finishes its batch under its token.
+2. Consumed progress is kept: an own record and a checkpoint outlive their partition, so that a partition that returns
+   continues at its offset, under greater tokens. Its load, its pin and its park are removed.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from rota.settings import check_known
 
 
 def forget_worker(tree: GroupState, worker: str) -> None:
-    """Removes what is kept about a worker. Raises ConfigError while it is live or has a target."""
+    """Removes the records of a worker. Raises ConfigError while it is live or has a target."""
     check_known("worker", worker, workers(tree))
     if any(view.worker == worker for view in tree.live()):
         raise ConfigError(f"Worker {worker!r} is live. Stop it first, then forget it")
@@ -39,10 +39,11 @@ def forget_worker(tree: GroupState, worker: str) -> None:
 
 
 def forget_pipeline(tree: GroupState, pipeline: str) -> tuple[str, ...]:
-    """Takes the pipeline's partitions out of the group, with their pins; the next epoch drops them.
+    """Removes the pipeline's partitions from the group, with their pins; the next epoch drops them.
 
     Returns their ids. Raises ConfigError while a run consumes one of them. A sensor that still has the pipeline's file
-    adds them again at its next look."""
+    adds them again at its next tick.
+    """
     pipelines = tree.pipelines()
     check_known("pipeline", pipeline, set(pipelines))
     ids = tuple(partition_id(pipeline, key) for key in pipelines[pipeline].record.keys)
@@ -54,8 +55,11 @@ def forget_pipeline(tree: GroupState, pipeline: str) -> tuple[str, ...]:
 
 
 def forget_partitions(tree: GroupState, partitions: Collection[str]) -> None:
-    """Takes single partitions out of the group; the next epoch drops them. Raises ConfigError where one is unknown, or
-    a run consumes one. A sensor that still finds them in their source adds them again at its next look."""
+    """Removes single partitions from the group; the next epoch drops them.
+
+    Raises ConfigError if one is unknown, or if a run consumes one. A sensor that still finds them in their source adds
+    them again at its next tick.
+    """
     ids = tree.ids()
     if unknown := sorted(set(partitions) - ids.keys()):
         check_known("partition", unknown[0], set(ids))
@@ -79,7 +83,7 @@ def _idle(tree: GroupState, partitions: Collection[str], what: str) -> None:
 
 
 def _clear(tree: GroupState, partitions: Collection[str]) -> None:
-    """Nobody waits for the partitions any more, nor overrides anything of them."""
+    """Removes the parks and overrides of the partitions."""
     for partition in set(partitions).intersection(tree.store.children(tree.paths.parked)):
         unpark(tree, partition)
     unpin(tree, partitions)
@@ -89,4 +93,4 @@ def _write(tree: GroupState, ops: list[Op], what: str) -> None:
     try:
         tree.store.multi(ops)
     except Conflict as conflict:
-        raise ConfigError(f"{what} was just changed by somebody else. Try again") from conflict
+        raise ConfigError(f"{what} was just changed by another process. Try again") from conflict

@@ -1,11 +1,11 @@
 """A group's records, read with their versions.
 
 Laws:
-1. A record that cannot be read is never taken for a missing or an empty one: a read of one raises Undecodable, a read
-   of many leaves it out and names it in `unreadable`. Only a person replaces it (`repair.py`).
-2. A target is read between two equal heads, and a worker without an effective slot has no target (None), not an empty one.
-3. Own records are read before live nodes (`owned`, then `live`): the other order takes a worker that joined and claimed
-   in between for dead.
+1. An unreadable record is never taken for a missing or an empty one. Reading one record raises Undecodable. Reading
+   many leaves it out and names it in `unreadable`. Only an operator replaces it (`repair.py`).
+2. A target is read between two equal heads. A worker without an effective slot has no target (None), not an empty one.
+3. Own records are read before live nodes (`owned`, then `live`): in the other order, a worker that joined and claimed
+   in between would look dead.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -110,7 +110,7 @@ class GroupReader:
         return record
 
     def controller(self) -> Read[Controller]:
-        """Who may publish."""
+        """The controller's record: which process may publish."""
         return self._needed(self.paths.controller, Controller)
 
     def head(self) -> Read[Head]:
@@ -139,7 +139,7 @@ class GroupReader:
         return tuple(views)
 
     def newest(self, live: Iterable[LiveView]) -> dict[str, LiveView]:
-        """Worker -> its newest incarnation by czxid: the one that counts."""
+        """Maps each worker to its newest incarnation by czxid: the one that counts."""
         chosen: dict[str, LiveView] = {}
         for view in live:
             if view.worker not in chosen or chosen[view.worker].czxid < view.czxid:
@@ -147,7 +147,7 @@ class GroupReader:
         return chosen
 
     def owned(self, partitions: Iterable[str] | None = None) -> dict[str, OwnView]:
-        """Partition -> its own record, for those given or all. One that is missing or cannot be read has no entry."""
+        """Maps each partition, of the given ones or all, to its own record. A missing or unreadable one has no entry."""
         names = list(partitions) if partitions is not None else self._ids(self.paths.owns, is_partition)
         base = self.meta().token_base
         paths = [self.paths.own(n) for n in names]
@@ -156,9 +156,10 @@ class GroupReader:
         return {n: OwnView(r.record.incarnation, r.version, base + r.node.mzxid) for n, r in views if r is not None}
 
     def target(self, worker: str) -> Target | None:
-        """What `worker` should hold now; None: nothing is known about it, and nothing follows from that.
+        """The target of `worker` now. None: it is unknown, and nothing is concluded from that.
 
-        Raises Undecodable if its slots cannot be read."""
+        Raises Undecodable if its slots cannot be read.
+        """
         for _ in range(EQUAL_HEADS):
             path = self.paths.assign(worker)
             before, assign, after = self.store.get_many((self.paths.head, path, self.paths.head))
@@ -190,7 +191,7 @@ class GroupReader:
         raise Conflict("The head moved at each look. Look again", path=self.paths.head, index=0, cause="version")
 
     def assigns(self) -> dict[str, Read[Slots]]:
-        """Worker -> its two slots, whoever they are effective for."""
+        """Maps each worker to its two slots, effective or not."""
         paths = {w: self.paths.assign(w) for w in self._ids(self.paths.assigns)}
         reads = self.read_many(tuple(paths.values()), Slots)
         return {w: reads[p] for w, p in paths.items() if p in reads}
@@ -203,17 +204,19 @@ class GroupReader:
         return {n: reads[p] for n, p in zip(names, paths, strict=True) if p in reads}
 
     def working(self) -> dict[str, str]:
-        """Name of its node -> the incarnation that it works for, of every consuming run that is alive."""
+        """Maps the node of each live consuming run to the incarnation that it works for."""
         return {n: parse_run(n)[0] for n in self._ids(self.paths.runs, is_run)}
 
     def going(self) -> frozenset[str]:
-        """The ids of the runs that go on, whether or not they work on a batch: each has a node as long as its session."""
+        """The ids of live runs, with or without a batch: each has a node for the time of its session."""
         names = self.store.children(self.paths.runs)
         return frozenset(n.rpartition("@")[0] for n in names if n.endswith(GOING))
 
     def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
-        """The consuming runs that are alive, of these incarnations or all. Nodes of others are not read: together they
-        name all partitions. One that cannot be read is in `unreadable`."""
+        """The live consuming runs, of these incarnations or all. Nodes of others are not read.
+
+        An unreadable node is in `unreadable`.
+        """
         names = [name for name, incarnation in self.working().items() if of is None or incarnation in of]
         reads = self.read_many([f"{self.paths.runs}/{n}" for n in names], RunNode)
         views: list[RunView] = []
@@ -228,23 +231,27 @@ class GroupReader:
         return self._folder(self.paths.parked, Parked, is_partition)
 
     def worker_overrides(self) -> dict[str, Read[WorkerOverrides]]:
-        """Worker -> what people override for it."""
+        """Maps each worker to its overrides by operators."""
         return self._folder(self.paths.workers, WorkerOverrides)
 
     def overrides(self) -> GroupOverrides:
-        """What people override for the group."""
+        """The overrides of the group by operators."""
         return self._needed(self.paths.overrides, GroupOverrides).record
 
     def partitions(self) -> dict[str, Partitions]:
-        """Pipeline -> its keys. Raises Undecodable: a pipeline that cannot be read must not look like one without keys."""
+        """Maps each pipeline to its keys. Raises Undecodable: an unreadable pipeline must not look like one without
+        keys.
+        """
         return {pipeline: read.record for pipeline, read in self.pipelines().items()}
 
     def ids(self) -> dict[str, str]:
-        """Partition id -> its pipeline, of every partition that the group knows."""
+        """Maps each partition id that the group knows to its pipeline."""
         return {partition_id(name, key): name for name, record in self.partitions().items() for key in record.keys}
 
     def pipelines(self) -> dict[str, Read[Partitions]]:
-        """Pipeline -> its keys, with their versions; unpacked only where they changed since they were last read here."""
+        """Maps each pipeline to its keys, with their versions. Keys are unpacked only if they changed since the last
+        read.
+        """
         names = self._ids(self.paths.partitions)
         paths = {name: self.paths.pipeline(name) for name in names}
         found: dict[str, Read[Partitions]] = {}
@@ -257,7 +264,7 @@ class GroupReader:
         return found
 
     def epochs(self, last: int = 200) -> tuple[Epoch, ...]:
-        """The audit of the last publications, the oldest first."""
+        """The audit of the last publications, oldest first."""
         names = self._ids(self.paths.epochs, str.isdigit)[-last:]
         reads = self.read_many([f"{self.paths.epochs}/{n}" for n in names], Epoch)
         return tuple(r.record for r in reads.values())
@@ -280,7 +287,7 @@ class GroupReader:
         return [n for n in names if known(n)]
 
     def _forget(self, folder: str, there: Sequence[str]) -> None:
-        """Keeps nothing of what is gone from the folder."""
+        """Drops cached records that no longer exist in the folder."""
         for kept in (self._known, self.unreadable):
             if mine := {path for path in kept if path.startswith(f"{folder}/")}:
                 for path in mine.difference(f"{folder}/{name}" for name in there):

@@ -1,9 +1,9 @@
-"""A group's records, changed by compare-and-set; the group is founded once. Reads are in `group_reader`.
+"""A group's records, changed by compare-and-set. The group is founded once. Reads are in `group_reader`.
 
 Laws:
-1. Nobody ever sees half a group: all of it is made in one multi.
-2. A change is made of what was read, at the version at which it was read; one that was lost is made again.
-3. A record that cannot be read is changed by nobody: Undecodable.
+1. No reader ever sees half a group: one multi creates all of it.
+2. A change is computed from what was read, and written at the version that was read. A lost change is computed again.
+3. An unreadable record is never changed: Undecodable.
 """
 
 import secrets
@@ -21,7 +21,7 @@ COMPARES = 20  # of a compare-and-set before its Conflict is the caller's
 
 
 class GroupState(GroupReader):
-    """The records of one group, for those who write them; see the laws of the module."""
+    """The records of one group, for writers; see the laws of the module."""
 
     def found(
         self,
@@ -29,8 +29,7 @@ class GroupState(GroupReader):
         options: Mapping[str, object] | None = None,
         **policy: object,
     ) -> Meta:
-        """The group is there after it, whoever founded it; settings that are given (also budget, cooldown, grace)
-        replace what is there."""
+        """Founds the group if it does not exist. Given settings (also budget, cooldown, grace) replace the stored ones."""
         given = {"assignor": assignor, "options": options}
         wanted = {k: v for k, v in given.items() if v is not None} | policy
         self.store.wait_active(RECONNECTING)
@@ -47,8 +46,10 @@ class GroupState(GroupReader):
         return seen.record
 
     def _found(self, wanted: Mapping[str, object]) -> None:
-        """Everything in one multi: nobody ever sees half a group. One that lost its meta alone gets another, with an id
-        that its tables refuse until they are adopted."""
+        """Creates everything in one multi, so that no reader sees half a group.
+
+        A group that lost only its meta gets another one, with an id that its tables refuse until they are adopted.
+        """
         meta = _meta({"id": secrets.token_hex(16)} | dict(wanted))
         records: dict[str, Record] = {
             self.paths.meta: meta,
@@ -82,10 +83,12 @@ class GroupState(GroupReader):
         change: Callable[[R | None], R],
         checks: Sequence[Check] = (),
     ) -> R:
-        """Sets the record to `change(record)` by compare-and-set, again on each that was lost; None: it is not there.
+        """Sets the record to `change(record)` by compare-and-set, again after each lost race. None: the record does not
+        exist.
 
-        `change` must be harmless to repeat: a lost reply is answered by reading and changing again. `checks` hold at the
-        instant of the write, or nothing is written: raises Conflict. Raises Undecodable."""
+        `change` must be safe to repeat: after a lost reply the record is read and changed again. `checks` must hold at
+        the instant of the write, or nothing is written: raises Conflict. Raises Undecodable.
+        """
         self.store.wait_active(RECONNECTING)
         for attempt in range(COMPARES):
             node = self.store.get(path)
@@ -108,12 +111,15 @@ class GroupState(GroupReader):
         raise AssertionError("not reached")
 
     def put(self, path: str, record: R) -> R:
-        """Writes the record, whatever it was before. Raises Undecodable where it cannot be read."""
+        """Writes the record, whatever it was before. Raises Undecodable if it cannot be read."""
         return self.update(path, type(record), lambda _: record)
 
     def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
-        """Adds the keys to the pipeline's, in order as far as there is room, and returns the new ones. Raises ConfigError on
-        a bad key and, after the others, with those above 100,000 in the group or above what one worker could hold."""
+        """Adds the keys to the pipeline's, in order as far as there is room. Returns the new keys.
+
+        Raises ConfigError on a bad key and, after adding the others, with those above 100,000 in the group or above
+        what one worker could hold.
+        """
         fresh, excess = split_fitting(self, pipeline, keys)
 
         def grown(now: Partitions | None) -> Partitions:

@@ -1,15 +1,16 @@
-"""What of kazoo is used that it does not promise: here, and in no other module. Seen on 2.11.0; pyproject.toml lets in
-2.11 alone, and `tests/conformance/test_client.py` plays each story below against a real ZooKeeper. All of it goes once
-kazoo does so by itself.
+"""The parts of kazoo that it does not document, used here and in no other module.
 
-- `_connect` says which session timeout the server gave: kazoo keeps a third of it off and tells nobody. Without it the
-  own deadline would be guessed, and a worker would write after others have taken over.
-- `_connect_loop` ends once all hosts were tried: only then is it known that none of them holds the session any more.
+Seen on 2.11.0; pyproject.toml allows 2.11 only, and `tests/conformance/test_client.py` plays each case below against a
+real ZooKeeper. Each can be removed once kazoo offers it.
+
+- `_connect` returns the session timeout that the server granted. kazoo subtracts a third of it and does not report it.
+  Without it the deadline would be guessed, and a worker would write after others have taken over.
+- `_connect_loop` ends once all hosts were tried. Only then it is known that none of them holds the session any more.
   Without it a ZooKeeper that was rebuilt leaves each worker without a session for ever.
-- `_invoke` has a time-out of its own: a server that starts may take a connection and never read it, and kazoo would wait
-  until the session is over.
-- `_call` sends a request of our own: `rota/coordination/multi.py` says why.
-- `_state`, `_stopped` and `connection_stopped` tell a client that kazoo gave up for good from one that tries again.
+- `_invoke` has a timeout of its own. A server that is starting may accept a connection and never read it, and kazoo
+  would wait until the session is over.
+- `_call` sends a request of our own: see `rota/coordination/multi.py`.
+- `_state`, `_stopped` and `connection_stopped` distinguish a client that kazoo gave up for good from one that retries.
 """
 
 import logging
@@ -27,10 +28,11 @@ _quiet.propagate = False
 
 
 class Client(KazooClient):  # type: ignore[misc]
-    """A client that is not started yet and knows what it was refused. `learn` is told the session timeout that the server
-    gave; `tried` is called once all hosts were tried.
+    """A client that is not started yet and records refusals.
 
-    `refused` is when it last began to try hosts of which none holds its session, and `since` when it was connected."""
+    `learn` gets the session timeout that the server granted. `tried` is called once all hosts were tried. `refused` is
+    when the client last began to try hosts of which none holds its session, and `since` when it was connected.
+    """
 
     def __init__(
         self,
@@ -66,12 +68,12 @@ class Client(KazooClient):  # type: ignore[misc]
 
     @property
     def unwelcome(self) -> bool:
-        """Whether a server ended the connection over who we are."""
+        """Whether a server ended the connection over credentials."""
         return bool(self._state == KeeperState.AUTH_FAILED)
 
     @property
     def failed(self) -> bool:
-        """Whether kazoo gave it up for good, and nobody asked it to stop."""
+        """Whether kazoo gave the client up for good without being asked to stop."""
         return self._state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED) and self._stopped.is_set() is False
 
     @property
@@ -80,7 +82,7 @@ class Client(KazooClient):  # type: ignore[misc]
         return bool(self._connection.connection_stopped.is_set())
 
     def submit(self, request: Any) -> Any:
-        """Sends a request of ours; its answer, to be waited for."""
+        """Sends a request of our own. Returns its pending answer."""
         result = self.handler.async_result()
         self._call(request, result)
         return result

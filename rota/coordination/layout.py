@@ -1,4 +1,4 @@
-"""Where each record of a group stands. `docs/protocol.md` lists the tree."""
+"""The path of each record of a group. `docs/protocol.md` lists the tree."""
 
 from rota.errors import ConfigError
 from rota.ids import (
@@ -29,16 +29,18 @@ class Paths:
     """The znodes of one group. Every id is checked before it becomes part of a path."""
 
     meta = _Node("meta")  # format, random id, token base, protocol, assignor, options, policy
-    overrides = _Node("overrides")  # what people override for the group
-    controller = _Node("controller")  # who may publish: its dataVersion is checked with every write of an assignment
+    overrides = _Node("overrides")  # the overrides of the group
+    controller = _Node(
+        "controller"
+    )  # the right to publish: its dataVersion is checked with every write of an assignment
     head = _Node("head")  # the epoch that is current
     refused = _Node("refused")  # a ring of the last 200 refused writes
-    workers = _Node("workers")  # folder of what people override for each worker
+    workers = _Node("workers")  # folder of the overrides of each worker
     lives = _Node("live")  # folder of the live incarnations
     partitions = _Node("partitions")  # folder of the partition keys, one node a pipeline
     assigns = _Node("assign")  # folder of the targets, one node a worker
     owns = _Node("own")  # folder of the own records
-    grabs = _Node("grab")  # folder of what workers that decide alone ask for
+    grabs = _Node("grab")  # folder of the grabs of workers that decide alone
     checkpoints = _Node("checkpoints")  # folder of the checkpoints
     runs = _Node("runs")  # folder of the consuming runs
     parked = _Node("parked")  # folder of the parked partitions
@@ -47,12 +49,12 @@ class Paths:
     def __init__(self, group: str) -> None:
         if group == "clock":
             raise ConfigError(
-                "A group cannot be called 'clock': that node tells the server's time. Choose another name"
+                "A group cannot be called 'clock': that node is used to read the server's time. Choose another name"
             )
         self.group, self.root = group, f"{ROOT}/{checked_id('group', group)}"
 
     def worker(self, worker: str) -> str:
-        """What people override for one worker."""
+        """The overrides of one worker."""
         return f"{self.workers}/{checked_id('worker', worker)}"
 
     def live(self, incarnation: str) -> str:
@@ -60,7 +62,9 @@ class Paths:
         return f"{self.lives}/{checked_incarnation(incarnation)}"
 
     def waiting(self, incarnation: str) -> str:
-        """The ephemeral node of a process that waits beside a live incarnation of its own worker; it is not live."""
+        """The ephemeral node of a process that waits while another process of its worker is live; it is not live
+        itself.
+        """
         return f"{self.live(incarnation)}{WAITING}"
 
     def pipeline(self, pipeline: str) -> str:
@@ -84,11 +88,11 @@ class Paths:
         return f"{self.checkpoints}/{checked_partition(partition)}"
 
     def run(self, incarnation: str, run_id: str, session: int) -> str:
-        """The ephemeral node of one consuming run; its name says for whom it works."""
+        """The ephemeral node of one consuming run; its name contains the incarnation that it works for."""
         return f"{self.runs}/{run_node(incarnation, run_id, session)}"
 
     def going(self, run_id: str, session: int) -> str:
-        """The ephemeral node of a run that goes on, whether or not it works on a batch."""
+        """The ephemeral node of a live run, with or without a batch."""
         return f"{self.runs}/{incarnation_of(run_id, session)}{GOING}"
 
     def parking(self, partition: str) -> str:

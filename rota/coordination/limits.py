@@ -44,7 +44,7 @@ def split_fitting(
     named = ids[fitting:][:NAMED]
     more = f" and {len(ids) - fitting - NAMED} more" if len(ids) - fitting > NAMED else ""
     return fresh[:fitting], (
-        f"No room in group {tree.group!r} for {len(ids) - fitting} of the partitions of {pipeline!r}, nobody consumes them: "
+        f"No room in group {tree.group!r} for {len(ids) - fitting} of the partitions of {pipeline!r}, no run consumes them: "
         f"{', '.join(named)}{more}. It has {len(there) + fitting}, {why}. Use shorter keys, put {pipeline!r} into another "
         f"group, or take partitions out whose folders are gone: rota forget PARTITION..."
     )

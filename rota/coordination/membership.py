@@ -1,12 +1,13 @@
-"""Who is alive: live nodes of workers and nodes of consuming runs, each as long as the session that made it.
+"""Liveness: live nodes of workers and nodes of consuming runs, each for the time of the session that created it.
 
 Laws:
-1. An incarnation is a worker and a session; its live node can be made by that session only, so `check(live node)` in a
+1. An incarnation is a worker and a session. Only that session can create its live node, so `check(live node)` in a
    multi proves that the writer's session was alive when the write was ordered.
 2. A lost reply is resolved by reading back.
-3. However many partitions a worker owns, a run of its finds room for those it names.
-4. A worker waits while another process of its id is live; a session that only outlived its process is no reason to wait.
-5. A run's node is as old as what it names: of two runs that name the same partition, the elder was there first.
+3. However many partitions a worker owns, its run has room for those it names.
+4. A worker waits while another process of its id is live. It does not wait for a session that only outlived its
+   process.
+5. A run's node is as old as what it names: of two runs that name the same partition, the older node came first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,8 +41,11 @@ def join(tree: GroupState, worker: str, live: Live) -> str:
 
 
 def rival(tree: GroupState, worker: str, live: Live) -> str | None:
-    """The live incarnation of this worker that belongs to another process, as far as one can tell: its host is another,
-    or its process runs on this one. None: whoever is live was this process before, or ended here, or names no host."""
+    """The live incarnation of this worker that belongs to another process: on another host, or a running process on
+    this one.
+
+    None: the live incarnation belonged to this process, or to a process that ended here, or names no host.
+    """
     names = [n for n in tree.store.children(tree.paths.lives) if is_incarnation(n) and worker_of(n) == worker]
     others = [n for n in names if n != incarnation_of(worker, tree.store.session)]
     records = tree.read_many([tree.paths.live(n) for n in others], Live)
@@ -55,22 +59,26 @@ def rival(tree: GroupState, worker: str, live: Live) -> str | None:
 
 
 def _ended(other: Live, live: Live) -> bool:
-    """Whether the other process is gone, or is this one. Containers may share the name of a host, and each have a process 1:
-    of another's processes nobody can tell, and its session says it in time."""
+    """Whether the other process ended, or is this one.
+
+    Containers may share a host name, and each has a process 1. Then only the session shows whether the other process
+    ended.
+    """
     same = other.host == live.host and other.machine in ("", live.machine)
     return same and (other.pid == live.pid or not is_running(other.pid))
 
 
 def wait_beside(tree: GroupState, worker: str, live: Live) -> None:
-    """Lets the live process of this worker know that another one waits, if it can: an ephemeral node that makes nobody
-    live."""
+    """Creates an ephemeral node that shows the live process of this worker that another one waits. It makes nothing
+    live.
+    """
     path = tree.paths.waiting(incarnation_of(worker, tree.store.session))
     with suppress(CoordinationError):
         create_ephemeral(tree, path, live)
 
 
 def waiting_beside(tree: GroupState, worker: str, names: Iterable[str]) -> dict[str, Live]:
-    """Of the names below `live`, those of processes that wait until this worker is gone, with what they say."""
+    """The names below `live` of processes that wait until this worker is gone, with their records."""
     mine = incarnation_of(worker, tree.store.session)
     theirs = [n for n in names if n.endswith(WAITING) and worker_of(n) == worker and not n.startswith(mine)]
     reads = tree.read_many([f"{tree.paths.lives}/{n}" for n in theirs], Live)
@@ -78,7 +86,7 @@ def waiting_beside(tree: GroupState, worker: str, names: Iterable[str]) -> dict[
 
 
 def announce(tree: GroupState, incarnation: str, live: Live) -> None:
-    """Replaces what the incarnation says about itself. Raises Conflict if its live node is gone."""
+    """Replaces the live record of the incarnation. Raises Conflict if its live node is gone."""
     try:
         tree.store.set(tree.paths.live(incarnation), encode(live), -1)
     except Unknown:
@@ -98,21 +106,23 @@ def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def show_going(tree: GroupState, run_id: str) -> None:
-    """Creates the node by which others know that the run goes on, also while it works on nothing."""
+    """Creates the node that shows that the run is alive, also while it has no batch."""
     tree.store.wait_active(RECONNECTING)
     create_ephemeral(tree, tree.paths.going(run_id, tree.store.session), RunNode(partitions=()))
 
 
 def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
-    """Creates the run's ephemeral node and returns its path, which each checkpoint write checks. The run must do this
-    before it reads the target and the own records: the agent reads runs after the target."""
+    """Creates the run's ephemeral node, which each checkpoint write checks. Returns its path.
+
+    The run must do this before it reads the target and the own records: the agent reads runs after the target.
+    """
     tree.store.wait_active(RECONNECTING)
     path = tree.paths.run(incarnation, run_id, tree.store.session)
     mine = path.rpartition("/")[2].removeprefix(incarnation)
     for name, other in tree.working().items():
         if (
             name == f"{other}{mine}" and other != incarnation
-        ):  # left behind: it must not speak for whom it worked before
+        ):  # left behind: it must not count for the incarnation that it worked for before
             remove_node(tree, f"{tree.paths.runs}/{name}")
     create_ephemeral(tree, path, RunNode(partitions=tuple(sorted(partitions))))
     tree.store.sync()
@@ -120,7 +130,9 @@ def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: It
 
 
 def narrow_run(tree: GroupState, path: str, partitions: Iterable[str]) -> None:
-    """Takes back what the run will not touch, so that nobody waits for it there. Raises Conflict if its node is gone."""
+    """Removes the partitions that the run will not read from its node, so that no worker waits for it. Raises Conflict
+    if the node is gone.
+    """
     tree.store.set(path, encode(RunNode(partitions=tuple(sorted(partitions)))), -1)
 
 
@@ -130,7 +142,7 @@ def end_run(tree: GroupState, path: str) -> None:
 
 
 def create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
-    """Creates a node that lives as long as this session. Raises Conflict where another session has it."""
+    """Creates a node that lives as long as this session. Raises Conflict if another session has it."""
     store, session = tree.store, tree.store.session
     for attempt in (1, 2, 3):
         try:
@@ -138,7 +150,7 @@ def create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
         except Conflict as conflict:
             if conflict.cause != "exists" or not _ours(tree, path, session):
                 raise
-            # Left by this run's work before: it names something else now, and is younger than who named that first.
+            # Left by this run's earlier batch: it names other partitions now, and a node that named them first is older.
             store.multi([Delete(path), Create(path, encode(record), ephemeral=True)])
         except Unknown:
             settle(store)
@@ -153,7 +165,7 @@ def create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
 
 
 def _ours(tree: GroupState, path: str, session: int) -> bool:
-    """Whether the node that is there was made by this very session: then an earlier attempt was applied."""
+    """Whether this session created the existing node: then an earlier attempt succeeded."""
     node = tree.store.get(path)
     return node is not None and node.owner == session
 

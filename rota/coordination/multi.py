@@ -19,8 +19,11 @@ CAUSES = {-101: "missing", -103: "version", -108: "ephemeral_parent", -110: "exi
 
 
 class Multi:
-    """Does all of the ops or none. The answer holds a Node or None for each op, or an int error code for each. `acl` returns
-    the packed ACL of a path; the paths begin at the chroot."""
+    """Executes all of the ops or none.
+
+    The answer holds a Node or None for each op, or an int error code for each. `acl` returns the packed ACL of a path;
+    the paths begin at the chroot.
+    """
 
     type = 14
 

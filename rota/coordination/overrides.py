@@ -1,7 +1,7 @@
-"""The overrides of people about a worker, a group or a partition. The next look reads them.
+"""Overrides by operators for a worker, a group or a partition. The next observation reads them.
 
-Law: an override is written by compare-and-set and may be repeated without harm. An override for an unknown worker or
-partition is refused, and the known ones are named.
+Law: an override is written by compare-and-set and is safe to repeat. An override for an unknown worker or partition is
+refused, and the known ones are named.
 """
 
 from collections.abc import Iterable, Mapping
@@ -42,8 +42,10 @@ def override(tree: GroupState, worker: str, **wanted: object) -> WorkerOverrides
 
 
 def cap(tree: GroupState, worker: str, announced: int | None) -> int | None:
-    """How many partitions the worker may hold: the override of people, else what it announces; None is no bound. An
-    override that cannot be read is no bound here, because the controller gives such a worker no new partitions."""
+    """How many partitions the worker may hold: the override, else what the worker announces. None is no bound.
+
+    An unreadable override is no bound here, because the controller gives such a worker no new partitions.
+    """
     try:
         seen = tree.read(tree.paths.worker(worker), WorkerOverrides)
     except Undecodable:

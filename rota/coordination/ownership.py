@@ -1,15 +1,15 @@
-"""Who works on a partition: claim and release of its own record, as many as fit at a time.
+"""Claims and releases of partitions' own records, as many as fit into one multi.
 
 Laws:
-1. An own record is only ever *set*, at the version read, in one multi that also checks the writer's live node: of any
-   number of claimants one wins, and a worker whose session ended cannot claim at all.
-2. The mzxid of the claim, over the group's token base, is the fencing token: it grows with every change of hands of its
-   partition. Partitions that were claimed in one multi share theirs.
-3. A lost reply is resolved here by reading back; the caller gets the ownership, or why not, never a guess.
-4. One partition that somebody else wrote first does not hold up the others of its multi: it is named, the rest is sent
-   again. Where the writer itself is no longer who it was (live node, target), none is written.
-5. A record that cannot be read is nobody's to claim or release (`repair.py`). A partition that is set free for a rename
-   or a repair fences its former owner as a claim does: by the version, and by the next token.
+1. An own record is only ever *set*, at the version that was read, in one multi that also checks the writer's live node.
+   Of any number of claimants one wins, and a worker whose session ended cannot claim at all.
+2. The mzxid of the claim, plus the group's token base, is the fencing token. It grows with every change of owner of its
+   partition. Partitions that were claimed in one multi share it.
+3. A lost reply is resolved here by reading back. The caller gets the ownership, or the reason why not, never a guess.
+4. A partition that another process wrote first does not hold up the others of its multi: it is named, and the rest is
+   sent again. If the writer itself has changed (live node, target), none is written.
+5. An unreadable record cannot be claimed or released (`repair.py`). Freeing a partition for a rename or a repair fences
+   its former owner as a claim does: by the version, and by the next token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ LOST_REPLIES = 3  # of one multi whose reply is lost each time
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """The right to work on a partition: `version` is checked with each commit, `token` fences whoever came before."""
+    """The right to work on a partition: each commit checks `version`, and `token` fences every former owner."""
 
     partition: str
     incarnation: str
@@ -37,7 +37,7 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim of several came to: the ownership of each that was taken, and why the others were not."""
+    """The result of claiming several partitions: the ownership of each that was taken, and the reasons for the others."""
 
     taken: Mapping[str, Ownership]
     refused: Mapping[str, str]
@@ -49,11 +49,11 @@ def claim_all(
     versions: Mapping[str, int],
     assign_version: int | None = None,
 ) -> Claimed:
-    """Takes each of at most `AT_ONCE` partitions whose own record is still at its version, if this incarnation is live
-    and (where `assign_version` is given) the worker's target is the one that was read. Raises Unavailable, Unknown.
+    """Claims each of at most `AT_ONCE` partitions whose own record is still at its version.
 
-    It does not ask who owned a record: the caller decided that it is free, gone, older, or to be forced. An owner that
-    it is taken from is fenced by the version.
+    This incarnation must be live and, if `assign_version` is given, the worker's target must be the one that was read.
+    The caller has decided that each record is free, gone, older, or to be taken by force. The version fences a former
+    owner. Raises Unavailable, Unknown.
     """
     checks = _checks(tree, incarnation, assign_version)
     token_base = tree.meta().token_base
@@ -68,22 +68,26 @@ def release_all(
     versions: Mapping[str, int],
     assign_version: int | None = None,
 ) -> Mapping[str, str]:
-    """Sets each of at most `AT_ONCE` partitions free if its own record is still at its version and (where
-    `assign_version` is given) the worker's target is the one that dropped it: a run may have begun under a newer one.
-    Why those that were not set free were not. Raises Unavailable, Unknown."""
+    """Frees each of at most `AT_ONCE` partitions whose own record is still at its version.
+
+    If `assign_version` is given, the worker's target must be the one that dropped it: a run may have begun under a
+    newer one. Returns the reasons for those that were not freed. Raises Unavailable, Unknown.
+    """
     return _set(tree, _checks(tree, incarnation, assign_version), Own(), versions)[1]
 
 
 def free(tree: GroupState, partition: str) -> None:
-    """Sets the partition free, whoever owns it: whoever claims it from now on has a greater token. One that cannot be read
-    is left alone. Raises Unavailable, Unknown."""
+    """Frees the partition, whatever its owner. Every later claim has a greater token.
+
+    An unreadable record is left alone. Raises Unavailable, Unknown.
+    """
     path = tree.paths.own(partition)
     while (node := tree.store.get(path)) is not None and (own := _read(path, node)) is not None and own.incarnation:
         _set(tree, (), Own(), {partition: node.version})  # refused where it changed hands: once more
 
 
 def _checks(tree: GroupState, incarnation: str, assign_version: int | None) -> list[Op]:
-    """What must hold of the writer: its live node, and its target where `assign_version` is given."""
+    """The conditions on the writer: its live node, and its target if `assign_version` is given."""
     checks: list[Op] = [Check(tree.paths.live(incarnation))]
     if assign_version is not None:
         checks.append(Check(tree.paths.assign(worker_of(incarnation)), assign_version))
@@ -93,8 +97,11 @@ def _checks(tree: GroupState, incarnation: str, assign_version: int | None) -> l
 def _set(
     tree: GroupState, checks: Sequence[Op], record: Own, versions: Mapping[str, int]
 ) -> tuple[dict[str, Node], dict[str, str]]:
-    """Sets the own records that are at their versions, in one multi; each as it was written, and why the others were
-    not. After a multi that was refused or lost all of it is read back: what moved on meanwhile is left out."""
+    """Sets the own records that are at their versions, in one multi. Returns the written nodes, and the reasons for the
+    others.
+
+    After a multi that was refused or lost, all records are read back, and those that changed meanwhile are left out.
+    """
     done: dict[str, Node] = {}
     refused: dict[str, str] = {}
     waiting, data, lost = dict(versions), encode(record), 0
@@ -127,8 +134,10 @@ def _read_nodes(tree: GroupState, partitions: Iterable[str]) -> dict[str, Node |
 def _stale(
     conflict: Conflict, checks: int, there: Mapping[str, Node | None], versions: Mapping[str, int]
 ) -> dict[str, str]:
-    """Why which of the partitions of a refused multi cannot be written: all, where one of its checks did not hold; else
-    the one that refused it, and those that are not at their versions any more: no version comes back."""
+    """Why partitions of a refused multi cannot be written: all, if a condition on the writer failed.
+
+    Otherwise the one that refused it, and those that are no longer at their versions: a version never returns.
+    """
     if conflict.index < checks:
         return dict.fromkeys(versions, str(conflict))
     culprit = tuple(versions)[conflict.index - checks]
@@ -137,10 +146,11 @@ def _stale(
 
 
 def _resolve(there: Mapping[str, Node | None], versions: Mapping[str, int], record: Own) -> dict[str, Node]:
-    """What a lost reply would have said; a write that is not there may be sent again.
+    """What a lost reply would have contained. A write that is not found may be sent again.
 
     The record at `version + 1` with this very owner is ours: only this incarnation writes its name, and only from
-    `version` does it get there. A record that moved on otherwise was lost to somebody, which the next Conflict says."""
+    `version` does it get there. If the record changed otherwise, another process won, and the next Conflict reports it.
+    """
     return {
         p: node
         for p, node in there.items()

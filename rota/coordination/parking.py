@@ -1,10 +1,10 @@
-"""Parked partitions, which nobody consumes for now, and refused writes.
+"""Parked partitions, which no run consumes for now, and refused writes.
 
 Laws:
-1. A parked partition keeps its owner and its offset, also if its record cannot be read. It is tried again when the server's
-   clock passes `retry_at`; if `retry_at` is None, a person decides.
+1. A parked partition keeps its owner and its offset, also if its record is unreadable. It is retried when the server's
+   clock passes `retry_at`. If `retry_at` is None, it waits for an operator.
 2. A run parks under the `checks` of its right to the partition: an overtaken run cannot.
-3. Noting a refused write never raises.
+3. Recording a refused write never raises.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,11 @@ def park(
     person: bool = False,
     checks: Sequence[Check] = (),
 ) -> Parked:
-    """Parks the partition, or counts one more failure of the same offset; tried again after `retry_after` seconds *
-    2^(failures - 1), an hour at most. `step` is what to do next, `person`: it does not heal itself. Raises Conflict where
-    one of the `checks` does not hold."""
+    """Parks the partition, or counts one more failure of the same offset.
+
+    It is retried after `retry_after` seconds * 2^(failures - 1), at most an hour. `step` is the next step; `person`: it
+    needs an operator. Raises Conflict if one of the `checks` does not hold.
+    """
     now = tree.store.now()
 
     def parked(before: Parked | None) -> Parked:
@@ -50,7 +52,7 @@ def park(
 
 
 def unpark(tree: GroupState, partition: str, checks: Sequence[Check] = ()) -> bool:
-    """Lets the partition be consumed again at once. False if it was not parked, or one of the `checks` did not hold."""
+    """Lets runs consume the partition again. Returns False if it was not parked, or one of the `checks` did not hold."""
     try:
         tree.store.multi([*checks, Delete(tree.paths.parking(partition))])
     except Conflict:
@@ -70,8 +72,10 @@ def is_waiting(parked: Parked, now: float) -> bool:
 
 
 def explain_unreadable(tree: GroupReader, partition: str) -> str:
-    """Which unreadable record keeps the partition waiting, and the next step; empty if none does. Call it after `tree` read
-    the parked records, the checkpoints and the own records."""
+    """Which unreadable record makes the partition wait, and the next step; empty if none does.
+
+    Call it after `tree` read the parked records, the checkpoints and the own records.
+    """
     for path in (tree.paths.parking(partition), tree.paths.checkpoint(partition), tree.paths.own(partition)):
         if path in tree.unreadable:
             return f"its record {path} cannot be read. Restore it, or remove it: {repair_command(path)}"
@@ -79,8 +83,10 @@ def explain_unreadable(tree: GroupReader, partition: str) -> str:
 
 
 def note_refusal(tree: GroupState, refusal: Refusal) -> bool:
-    """Adds the refusal to the ring; returns whether that worked. It waits for the connection, because a refused run often
-    slept and its session is being made again."""
+    """Adds the refusal to the ring. Returns whether that worked.
+
+    It waits for the connection, because a refused run often slept and its session is being renewed.
+    """
     tree.store.wait_active(RECONNECTING)
     try:
         noted = refusal if refusal.at else refusal.model_copy(update={"at": tree.store.now()})

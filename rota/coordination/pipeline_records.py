@@ -1,8 +1,8 @@
-"""What a group knows of a pipeline, under another name: keys, loads, pins, checkpoints.
+"""Moves a group's records of a pipeline (keys, loads, pins, checkpoints) to another name.
 
-Laws: each step may be done twice. Who owns a partition under the new name claims it anew: its own record is set free here,
-after the table was taken from the old name, so that every token that may write is above every token that the table saw. The
-next epoch places the partitions; what was parked is tried again and told under its new name.
+Laws: each step is safe to repeat. The owner under the new name claims each partition anew: its own record is freed
+here, after the table was taken from the old name, so that every token that may write is above every token in the table.
+The next epoch places the partitions. A parked partition is retried and reported under its new name.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,11 @@ from rota.errors import ConfigError, Conflict, CoordinationError
 
 
 def check(tree: GroupState, old: str, new: str, partitions: Mapping[str, str]) -> None:
-    """Raises ConfigError, before anything is written, while a run consumes one of the partitions (old id -> new id), or
-    where a new id cannot be, or is another pipeline's, or a record cannot be read."""
+    """Raises ConfigError before anything is written.
+
+    The causes: a run consumes one of the partitions (old id -> new id), a new id is invalid or belongs to another
+    pipeline, or a record cannot be read.
+    """
     check_readable(tree, "rename")
     for run in tree.runs():
         if at_work := partitions.keys() & set(run.partitions):
@@ -36,15 +39,17 @@ def check(tree: GroupState, old: str, new: str, partitions: Mapping[str, str]) -
 def rename_pipeline(
     tree: GroupState, old: str, new: str, partitions: Mapping[str, str], checkpoints: Mapping[str, Checkpoint]
 ) -> None:
-    """The group serves `new` where it served `old`; `checkpoints` are what the table says, by new id."""
+    """The group serves `new` instead of `old`. `checkpoints` are the table's offsets, by new id."""
     for partition, own in tree.owned(partitions.values()).items():
         if own.incarnation:
             free(tree, partition)
-    told = tree.checkpoints([*partitions, *partitions.values()])
+    stored = tree.checkpoints([*partitions, *partitions.values()])
     for was, partition in partitions.items():
         if (now := checkpoints.get(partition)) is not None:
-            last = [told[p].record for p in (was, partition) if p in told and told[p].record.offset == now.offset]
-            record = last[0].model_copy(update={"table": now.table}) if last else now  # whose run and rows they were
+            last = [stored[p].record for p in (was, partition) if p in stored and stored[p].record.offset == now.offset]
+            record = (
+                last[0].model_copy(update={"table": now.table}) if last else now
+            )  # the run and rows of the old name
             tree.put(tree.paths.checkpoint(partition), record)
     move_partitions(tree, old, new)
     repin(tree, partitions)
@@ -56,7 +61,7 @@ def rename_pipeline(
 
 
 def move_partitions(tree: GroupState, old: str, new: str) -> None:
-    """The keys of `old` are those of `new`, in one multi."""
+    """Moves the keys of `old` to `new`, in one multi."""
     pipelines = tree.pipelines()
     if old not in pipelines:
         return

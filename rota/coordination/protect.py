@@ -1,7 +1,7 @@
-"""Whether the znodes that are there let those in who should be, and nobody else; and a person who puts it right.
+"""Compares the ACLs of existing znodes with the configured ones, and sets them for an operator.
 
-Law: what is wanted is what `access` says of a node that is made now. Nodes that were made before the credentials, by
-somebody else or under an older password keep their ACL until `protect`.
+Law: the wanted ACL is what `access` gives a node that is created now. Nodes that were created before the credentials,
+by another client or under an older password keep their ACL until `protect`.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,13 @@ LOOKED_AT = 100  # records of a folder that a check looks at; what is wrong with
 
 
 def protect(store: ZooKeeperStore) -> int:
-    """Sets who may do what with every znode of every group, as ROTA_ZOOKEEPER_ACL says; how many there were. Raises
-    ConfigError without it, or where it names this process not as a person; Forbidden for who is none now."""
+    """Sets the ACL of every znode of every group from ROTA_ZOOKEEPER_ACL. Returns how many there were.
+
+    Raises ConfigError without that variable, or if it does not name this process as an operator; Forbidden if this
+    process is not an operator now.
+    """
     if not store.access.roles:
-        raise ConfigError(
-            "ROTA_ZOOKEEPER_ACL is not set. Set it to who may what, as docs/protocol.md says, then protect"
-        )
+        raise ConfigError("ROTA_ZOOKEEPER_ACL is not set. Set it as docs/protocol.md describes, then: rota protect")
     _try(store)
     done = 0
     for path in _nodes(store, None):
@@ -36,7 +37,7 @@ def protect(store: ZooKeeperStore) -> int:
 
 
 def _try(store: ZooKeeperStore) -> None:
-    """Raises ConfigError where this process would not be a person any more: nobody could undo that, not even halfway."""
+    """Raises ConfigError if this process would no longer be an operator: that could not be undone, not even halfway."""
     path = f"{ROOT}/=protect-{store.session:x}"  # no group, and gone with this session
     if store.get(ROOT) is None:
         return
@@ -45,7 +46,7 @@ def _try(store: ZooKeeperStore) -> None:
         store.ask(partial(_set, path, _wanted(store, path)), "a", path, "set the rights on")
     except Forbidden:
         raise ConfigError(
-            f"ROTA_ZOOKEEPER_ACL does not name {store.access.me} as a person, so nobody could undo what it says. Nothing "
+            f"ROTA_ZOOKEEPER_ACL does not name {store.access.me} as a person, so no role could undo the change. Nothing "
             f"was changed. Mend ROTA_ZOOKEEPER_ACL, or ROTA_ZOOKEEPER_AUTH, then: rota protect"
         ) from None
     finally:
@@ -54,7 +55,7 @@ def _try(store: ZooKeeperStore) -> None:
 
 
 def exposed(store: ZooKeeperStore) -> dict[str, tuple[str, ...]]:
-    """What is wrong -> the znodes with which it is, of every group."""
+    """Maps each kind of wrong ACL to its znodes, in every group."""
     found: dict[str, list[str]] = {}
     for path in _nodes(store, LOOKED_AT):
         for wrong in _differences(store, path):
@@ -63,7 +64,7 @@ def exposed(store: ZooKeeperStore) -> dict[str, tuple[str, ...]]:
 
 
 def _nodes(store: ZooKeeperStore, most: int | None) -> Iterator[str]:
-    """The root and what is below it, each node before what is in it, at most so many records of a folder."""
+    """The root and its descendants, each node before its children, with a limit on the records of a folder."""
     if store.get(ROOT) is None:
         return
     yield ROOT
@@ -84,13 +85,13 @@ def _set(path: str, wanted: list[ACL], client: Any) -> Any:
 
 
 def _seen(store: ZooKeeperStore, path: str) -> Acl:
-    """Who may do what with the node; what is wanted, where it is gone meanwhile."""
+    """The ACL of the node; the wanted one if the node was deleted meanwhile."""
     found = store.ask(lambda client: client.get_acls_async(path), "r", path, "see the rights on")
     return {(one.id.scheme, one.id.id): one.perms for one in found[0]} if found else store.access.acl(path)
 
 
 def _differences(store: ZooKeeperStore, path: str) -> Iterator[str]:
-    """Whose rights are missing, and who has too many."""
+    """Which identities lack rights, and which have too many."""
     acl = _seen(store, path)
     hidden = {scheme for scheme, name in acl if scheme == "digest" and name.endswith(":x")}
     wanted = {(scheme, _shown(name, scheme in hidden)): bits for (scheme, name), bits in store.access.acl(path).items()}
@@ -108,7 +109,7 @@ def _differences(store: ZooKeeperStore, path: str) -> Iterator[str]:
 
 
 def _shown(name: str, hidden: bool) -> str:
-    """ZooKeeper hides the hash of a digest from who may not set ACLs."""
+    """ZooKeeper hides the hash of a digest from clients that may not set ACLs."""
     return f"{name.partition(':')[0]}:x" if hidden else name
 
 

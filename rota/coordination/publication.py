@@ -1,15 +1,15 @@
-"""How a target becomes current: two slots a worker, one flip of the head.
+"""Publishes a target: two slots for each worker, and one write of the head that makes the new epoch current.
 
 Laws:
 1. At every instant, and wherever a publisher dies, each partition is in at most one worker's effective set, and the
    sets together are exactly one published assignment. A reader never sees an empty set that was not published.
-2. Only the last that took control can write: every write checks the controller's version.
-3. An epoch is never used twice: the next one is above the head and above every slot there is.
-4. It costs one write for each changed worker and one multi for the flip (head, controller's memory, audit), whatever
-   the number of partitions. A round that changes nobody writes no epoch; it only notes what it was made from.
-5. Whoever stops it between two writes leaves nothing that the next publication does not clean up.
-6. The target of a worker that is gone is removed once it is empty: ids of workers are often names of hosts, and never
-   come again. A worker that is live keeps its node: the version that a claim checks never begins anew under it.
+2. Only the last process that took control can write: every write checks the controller's version.
+3. An epoch is never used twice: the next one is above the head and above every existing slot.
+4. It costs one write for each changed worker and one multi for the head, the controller's memory and the audit,
+   whatever the number of partitions. A round that changes no target writes no epoch; it only records its basis.
+5. A publisher that stops between two writes leaves nothing that the next publication does not clean up.
+6. The target of a gone worker is removed once it is empty: worker ids are often host names that never return. A live
+   worker keeps its node: the version that a claim checks never restarts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,7 +47,7 @@ CHUNK_OPS, CHUNK_BYTES = 400, 750_000
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The right to publish: lost as soon as somebody else takes control."""
+    """The right to publish. It is lost as soon as another process takes control."""
 
     number: int
     version: int
@@ -55,7 +55,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Why an epoch is published. `sentence` stands without the epoch's number, which is put before it."""
+    """Why an epoch is published. `sentence` does not contain the epoch's number, which is put before it."""
 
     sentence: str = ""
     joined: tuple[str, ...] = ()
@@ -67,11 +67,12 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is to be current: worker -> partitions (everybody else gets none), what it was made from, and the audit.
+    """The next assignment (worker -> partitions; other workers get none), its basis, and the audit.
 
-    `observed`: who had what before, where nobody published that: the workers decided alone. Then only the audit is written,
-    and the head that says what it was made from; targets are the workers' own. `claimed` then says when each partition that
-    moved was claimed, in server seconds."""
+    `observed`: the owners before, if the workers decided alone and no controller published. Then only the audit and the
+    head with its basis are written; the workers write their own targets. `claimed` then maps each partition that moved
+    to the time of its claim, in server seconds.
+    """
 
     targets: Mapping[str, frozenset[str]]
     basis: str = ""
@@ -100,7 +101,7 @@ def publication_of(
     run_id: str = "",
     measures: Mapping[str, float | None] = MappingProxyType({}),
 ) -> Publication:
-    """The publication of a plan that was made from a look; `measures` are told beside those of the plan."""
+    """The publication of a plan made from an observation. `measures` are reported in addition to those of the plan."""
     return Publication(
         targets={w: frozenset(ids) for w, ids in plan.assignment.as_dict().items()},
         basis=look.basis.digest,
@@ -116,7 +117,7 @@ def publication_of(
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The epoch that is current now. `published` is false where nobody's target changed; `term` goes on from `term`."""
+    """The current epoch. `published` is false if no target changed. Continue with `term`."""
 
     epoch: int
     published: bool
@@ -125,7 +126,7 @@ class Published:
 
 
 def take_control(tree: GroupState) -> Term:
-    """Deposes whoever published before. Raises Conflict only if others keep taking it away."""
+    """Takes the right to publish from its present holder. Raises Conflict only if other processes keep taking it."""
     tree.store.wait_active(RECONNECTING)
     for attempt in range(COMPARES):
         seen = tree.controller()
@@ -140,9 +141,10 @@ def take_control(tree: GroupState) -> Term:
 
 
 def publish(tree: GroupState, term: Term, publication: Publication) -> Published:
-    """Makes the publication current. Raises Conflict if another took control: nothing of it is current then.
+    """Makes the publication current. Raises Conflict if another process took control: then nothing of it is current.
 
-    A lost reply is resolved by reading back and, where it was not applied, by doing all of it again."""
+    A lost reply is resolved by reading back. If the write was not applied, all of it is done again.
+    """
     tree.store.wait_active(RECONNECTING)
     for _ in range(COMPARES):
         attempt = _Attempt(tree, term, publication)
@@ -157,7 +159,7 @@ def publish(tree: GroupState, term: Term, publication: Publication) -> Published
 
 
 class _Attempt:
-    """One attempt: reads what is there, writes what differs, flips."""
+    """One attempt: reads the current slots, writes those that differ, sets the head."""
 
     def __init__(self, tree: GroupState, term: Term, publication: Publication) -> None:
         self.tree, self.term, self.publication = tree, term, publication
@@ -170,7 +172,7 @@ class _Attempt:
         )
 
     def _read(self) -> dict[str, Read[Slots] | None]:
-        """Worker -> its slots as they are; None: there, but unreadable."""
+        """Maps each worker to its present slots; None: they exist, but are unreadable."""
         found: dict[str, Read[Slots] | None] = dict(self.tree.assigns())
         return found | dict.fromkeys(sorted(self.tree.find_torn(self.tree.paths.assigns)))
 
@@ -199,16 +201,18 @@ class _Attempt:
         return self.published(term)
 
     def published(self, term: Term) -> Published:
-        """What the caller gets once the flip is there."""
+        """The result once the head is written."""
         return Published(self.epoch, True, term, self.changed)
 
     def applied(self) -> bool:
-        """After a lost reply: whether this attempt's flip is there. Its audit says so, whatever came after it."""
+        """After a lost reply: whether this attempt's write of the head was applied. Its audit shows this, whatever
+        followed.
+        """
         seen = self.tree.read(self.tree.paths.epoch(self.epoch), Epoch)
         return seen is not None and seen.record.term == self.term.number
 
     def renewed(self) -> Term:
-        """After a lost reply: the term as it stands, unless another took control."""
+        """After a lost reply: the current term, unless another process took control."""
         controller = self.tree.controller()
         if controller.record.term != self.term.number:
             raise Conflict(
@@ -220,7 +224,7 @@ class _Attempt:
         return Term(self.term.number, controller.version)
 
     def _settled(self) -> Published:
-        """Nobody's target changed: the head only notes what that was decided from."""
+        """No target changed: the head only records the basis of the decision."""
         before = self.head.record
         term = self.term
         if self._controller() != self.tree.controller().record or self._head(before.epoch) != before:
@@ -254,7 +258,7 @@ class _Attempt:
                 yield Set(path, encode(Slots(slots=slots)), read.version)
 
     def _left(self) -> Iterator[Op]:
-        """The targets that nobody needs any more: empty before and after this publication, and their workers gone."""
+        """The targets that are no longer needed: empty before and after this publication, and their workers gone."""
         head, here = self.head.record.epoch, {worker_of(incarnation) for incarnation in self.publication.members}
         for worker, read in self.nodes.items():
             if worker in here or worker in self.changed or read is None:
@@ -274,7 +278,7 @@ class _Attempt:
             self.tree.store.multi([*self._check(), *chunk])
 
     def _verify(self) -> None:
-        """What would be effective after the flip is the plan, and disjoint."""
+        """Checks that the effective sets after the write of the head equal the plan and are disjoint."""
         would = {w: r.record.effective(self.epoch) for w, r in self.tree.assigns().items()}
         found = {w: s.partitions for w, s in would.items() if s is not None and s.partitions}
         wanted = {w: ids for w, ids in self.publication.targets.items() if ids}
@@ -347,7 +351,7 @@ class _Attempt:
 
     def _dropped(self) -> tuple[str, ...]:
         if self.publication.observed is not None:
-            return ()  # targets are the workers' own
+            return ()  # the workers write their own targets
         before, after = self._effective().values(), self.publication.targets.values()
         return tuple(sorted(frozenset().union(*before) - frozenset().union(*after))[:MAX_MOVES])
 

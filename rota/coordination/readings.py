@@ -1,9 +1,8 @@
-"""What was read of ZooKeeper, kept for as long as it is so.
+"""Caches what was read of ZooKeeper, for as long as it is unchanged.
 
-Law: `keep` gives what its `read` would give now, where that comes from ZooKeeper and from `about`. It is read again where
-the store's stamp was another one at the last `refresh`, where `about` is another, and where it does not last: its time comes
-without a change. The stamp is asked before anything is read: what changed in between is read again. A read that raises
-leaves nothing behind.
+Law: `keep` returns what its `read` would return now, as far as that depends on ZooKeeper and on `about`. It reads again
+if the store's stamp differed at the last `refresh`, if `about` differs, or if the value has expired (`lasts`). The
+stamp is read before the values, so a change in between causes another read. A read that raises caches nothing.
 """
 
 from collections.abc import Callable
@@ -21,19 +20,19 @@ def _lasts(_: object) -> bool:
 
 @dataclass(slots=True)
 class Readings:
-    """What whoever looks again and again knows of one ZooKeeper."""
+    """The cache of a caller that reads one ZooKeeper again and again."""
 
     store: Store
     _stamp: tuple[int, int] | None = None
     _known: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
     def refresh(self) -> None:
-        """Forgets all of it if anything changed in ZooKeeper. One request. Raises Unavailable."""
+        """Drops the whole cache if anything changed in ZooKeeper. One request. Raises Unavailable."""
         if (stamp := self.store.stamp()) != self._stamp:
             self._stamp, self._known = stamp, {}
 
     def keep(self, what: str, read: Callable[[], T], *, about: object = None, lasts: Callable[[T], bool] = _lasts) -> T:
-        """What `read` found under this name, now or before. `about` is what it depends on beside ZooKeeper."""
+        """The cached or new result of `read` under this name. `about` is what it depends on in addition to ZooKeeper."""
         if what in self._known and self._known[what][0] == about:
             found: T = self._known[what][1]
             return found

@@ -1,8 +1,9 @@
-"""What the znodes hold: frozen models with a format version and bounds, and the only code that reads and writes bytes.
+"""The contents of the znodes: frozen models with a format version and bounds, and the only code that encodes and
+decodes.
 
-Law: `decode(path, Model, encode(record)) == record`; any other bytes raise Undecodable with the path, in bounded time.
-Nobody takes an undecodable record for an empty one. A record of a newer format is undecodable, so an older rota stops
-instead of overwriting what it does not understand.
+Law: `decode(path, Model, encode(record)) == record`. Any other bytes raise Undecodable with the path, in bounded time.
+An undecodable record is never taken for an empty one. A record of a newer format is undecodable, so an older rota stops
+instead of overwriting it.
 """
 
 import json
@@ -53,7 +54,7 @@ class Record(BaseModel):
     v: Literal[1] = 1
 
     def to_bytes(self) -> bytes:
-        """JSON, deflated where the model says so."""
+        """JSON, deflated if the model is deflated."""
         text = self.model_dump_json(by_alias=True).encode()
         return zlib.compress(text, 6) if self.deflated else text
 
@@ -64,7 +65,9 @@ class Record(BaseModel):
 
 
 class Meta(Record):
-    """What a group is. `id` is random and tells this ZooKeeper from a rebuilt one; a token is `token_base` + mzxid."""
+    """The settings of a group. `id` is random and distinguishes this ZooKeeper from a rebuilt one. A token is
+    `token_base` + mzxid.
+    """
 
     format: Literal[1] = 1
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -78,7 +81,7 @@ class Meta(Record):
 
 
 class WorkerOverrides(Record):
-    """What people override for one worker; None means what the worker itself announces."""
+    """The overrides of one worker. None: the value that the worker announces applies."""
 
     cordoned: bool = False
     draining: bool = False
@@ -88,16 +91,19 @@ class WorkerOverrides(Record):
 
 
 class GroupOverrides(Record):
-    """What people override for the group: `paused` freezes voluntary moves, `pins` ties a partition to a worker."""
+    """The overrides of the group: `paused` stops voluntary moves, `pins` binds a partition to a worker."""
 
     paused: bool = False
     pins: Annotated[Mapping[PartitionId, Id], Field(max_length=10_000)] = {}
 
 
 class Live(Record):
-    """One incarnation as it announces itself. `endpoint` None: its runs use a local Spark session. `protocol`: the one of
-    the group when it joined; it keeps to that. `unable`: why it can do no work now, so that it owns nothing; empty where it
-    can. `machine`: where its `pid` counts."""
+    """One incarnation as it announces itself.
+
+    `endpoint` None: its runs use a local Spark session. `protocol` is the group's protocol when it joined; it keeps
+    that one. `unable`: why it cannot work now, so that it owns nothing; empty if it can. `machine`: the machine of its
+    `pid`.
+    """
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
     capacity: Capacity = 1.0
@@ -133,8 +139,11 @@ class Partitions(Record):
 
 
 class Controller(Record):
-    """Who may publish, and what it remembers: since when workers are missed (server seconds), the assignor's memory,
-    and the incarnations that the last look saw."""
+    """The right to publish, and the controller's memory.
+
+    It contains since when workers are missing (server seconds), the assignor's memory, and the incarnations in the last
+    observation.
+    """
 
     deflated: ClassVar[bool] = True
 
@@ -145,7 +154,7 @@ class Controller(Record):
 
 
 class Head(Record):
-    """The current epoch, a digest of what it was made from, and when to look again (server seconds)."""
+    """The current epoch, a digest of its basis, and when to observe again (server seconds)."""
 
     epoch: Whole = 0
     basis: Annotated[str, Field(max_length=128)] = ""
@@ -153,7 +162,7 @@ class Head(Record):
 
 
 class Slot(BaseModel):
-    """What one worker should hold from `epoch` on."""
+    """The target of one worker from `epoch` on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -169,7 +178,7 @@ class Slots(Record):
     slots: Annotated[tuple[Slot, ...], Field(max_length=2)] = ()
 
     def effective(self, head: int) -> Slot | None:
-        """The slot with the greatest epoch <= `head`; None: nothing is known, read again."""
+        """The slot with the greatest epoch <= `head`. None: unknown, read again."""
         return max((s for s in self.slots if s.epoch <= head), key=lambda s: s.epoch, default=None)
 
     @property
@@ -210,21 +219,23 @@ class _SlotsLine(BaseModel):
 
 
 class Own(Record):
-    """Who owns a partition; None: free. Its dataVersion is checked at commit, the mzxid of its claim is the token."""
+    """The owner of a partition; None: free. Commits check its dataVersion, and the mzxid of its claim is the token."""
 
     incarnation: Incarnation | None = None
 
 
 class Grab(Record):
-    """Which incarnation asks for a partition, or has an ordinal."""
+    """The incarnation that asks for a partition, or has an ordinal."""
 
     incarnation: Incarnation
 
 
 class Checkpoint(Record):
-    """How far a partition got, as its table said when this was written. `table` is the table's id; `rows` and
-    `seconds` are of the last batch. `load`: rows a second of the batches before, as it was at
-    `load_at`, measured from `since` on (both in server seconds), see `checkpoint.carry_load`; None: not measured."""
+    """The progress of a partition, as its table had it when this was written.
+
+    `table` is the table's id; `rows` and `seconds` are of the last batch. `load`: rows a second of the batches before,
+    at `load_at`, measured since `since` (both in server seconds), see `checkpoint.carry_load`; None: not measured.
+    """
 
     offset: Whole
     token: Whole
@@ -239,14 +250,17 @@ class Checkpoint(Record):
 
 
 class RunNode(Record):
-    """What a consuming run works on; the node's name says for which incarnation."""
+    """The partitions of a consuming run. The node's name contains the incarnation that it works for."""
 
     partitions: Annotated[tuple[PartitionId, ...], Field(max_length=100_000)]
 
 
 class Parked(Record):
-    """Why nobody consumes a partition for now; `since` and `retry_at` in server seconds, None: nobody tries it again before
-    a person acts. `person`: one has to, although it is tried again. `step`: what to do, where that is known."""
+    """Why no run consumes a partition for now. `since` and `retry_at` are in server seconds.
+
+    `retry_at` None: no automatic retry; an operator must run `rota retry`. `person`: it needs an operator, although it
+    is retried. `step`: the next step, where known.
+    """
 
     reason: Text
     step: Text = ""
@@ -258,8 +272,10 @@ class Parked(Record):
 
 
 class Moved(BaseModel):
-    """One move of an epoch, from one worker (None: it had no owner) to another; written as `from` and `to`. `at` is when the
-    other claimed it (server seconds), where nobody had given it to it before."""
+    """One move of an epoch, from one worker (None: it had no owner) to another; written as `from` and `to`.
+
+    `at` is when the other worker claimed it (server seconds), if no controller had assigned it before.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
 
@@ -271,8 +287,11 @@ class Moved(BaseModel):
 
 
 class Epoch(Record):
-    """The audit of one publication. `moves` holds the first 500; `moved` counts all. `dropped`: the first 500 that targets
-    named before and do not name since: they left the group, or no worker may hold them."""
+    """The audit of one publication. `moves` holds the first 500; `moved` counts all.
+
+    `dropped`: the first 500 partitions that targets named before and do not name since: they left the group, or no
+    worker may hold them.
+    """
 
     deflated: ClassVar[bool] = True
 
@@ -291,13 +310,12 @@ class Epoch(Record):
     term: Whole = 0
 
     def find_time(self, move: Moved) -> float:
-        """When the move happened, in server seconds: when it was claimed, where workers decide alone; else with the epoch,
-        which gave it."""
+        """The time of the move, in server seconds: that of the claim, if workers decide alone; else that of the epoch."""
         return self.at if move.at is None else move.at
 
 
 class Refusal(BaseModel):
-    """One write that was refused because a newer token was there."""
+    """One write that was refused because the table had seen a newer token."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -309,7 +327,7 @@ class Refusal(BaseModel):
 
 
 class Refusals(Record):
-    """The last refused writes, the oldest first."""
+    """The last refused writes, oldest first."""
 
     deflated: ClassVar[bool] = True
 
@@ -320,7 +338,7 @@ R = TypeVar("R", bound=Record)
 
 
 def encode(record: Record) -> bytes:
-    """The bytes of a record. Raises ConfigError if they are too many for a znode, with the numbers."""
+    """The bytes of a record. Raises ConfigError, with the numbers, if they exceed the limit of a znode."""
     try:
         data = record.to_bytes()
     except ValueError as error:
@@ -339,7 +357,7 @@ def repair_command(path: str) -> str:
 
 
 def decode(path: str, model: type[R], data: bytes) -> R:
-    """The record at `path`. Raises Undecodable: nobody takes it for an empty one."""
+    """The record at `path`. Raises Undecodable: it is never taken for an empty one."""
     try:
         if model.deflated or len(data) > SMALL:
             return model.from_bytes(data)
@@ -358,7 +376,7 @@ def decode(path: str, model: type[R], data: bytes) -> R:
 
 @lru_cache(maxsize=1 << 11)
 def _parse(model: type[Record], data: bytes) -> Record:
-    """The record that these bytes hold. Small ones are read again and again, and no record ever changes."""
+    """The record in these bytes. Small ones are cached: they are read again and again, and a record never changes."""
     return model.from_bytes(data)
 
 

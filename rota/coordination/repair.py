@@ -1,13 +1,14 @@
-"""Repairs a group whose records cannot be read: lists them, and removes or founds anew those that a person names.
+"""Repairs a group with unreadable records: lists them, and deletes or recreates those that an operator names.
 
 Laws:
-1. Nothing is repaired by itself: the record of a newer rota is unreadable too. Until a person repairs a record, nobody
-   concludes anything from it.
-2. A repair writes at the version at which the record was unreadable. If somebody wrote it meanwhile, it is left alone.
-3. Only what nobody can read is lost. An own record becomes free, and whoever held it is fenced by its version and by the
-   next token. The head begins at the epoch of the newest audit, which was made with it; the controller at a term that
-   nobody had; a pipeline with the partitions that have a target or an owner; the settings under a new id, which no table
-   carries, so that no run writes before `rota adopt`. `EFFECT` tells it to a person.
+1. Nothing is repaired automatically: the record of a newer rota is unreadable too. Until an operator repairs a record,
+   nothing is concluded from it.
+2. A repair writes at the version at which the record was unreadable. If another process wrote it meanwhile, it is left
+   alone.
+3. Only unreadable content is lost. An own record becomes free, and its former owner is fenced by its version and by the
+   next token. The head starts at the epoch of the newest audit, which was written with it; the controller at a term
+   that no process had; a pipeline with the partitions that have a target or an owner; the settings under a new id,
+   which no table has, so that no run writes before `rota adopt`. `EFFECT` describes this to the operator.
 """
 
 import secrets
@@ -40,7 +41,7 @@ from rota.errors import ConfigError, Conflict, Undecodable, Unknown, counted
 from rota.ids import is_id, is_incarnation, is_partition, is_run, key_of, parse_run, pipeline_of
 
 OURS = (is_id, is_partition, is_incarnation, is_run)  # other names in a folder are foreign
-LOST_REPLIES = 3  # of one write whose reply is lost each time
+LOST_REPLIES = 3  # attempts at one write whose reply is lost each time
 SINGLE: dict[str, type[Record]] = {  # by the name of the node
     "meta": Meta, "controller": Controller, "head": Head, "overrides": GroupOverrides, "refused": Refusals,
 }  # fmt: skip
@@ -48,7 +49,7 @@ FOLDERS: dict[str, type[Record]] = {  # by the name of the folder
     "workers": WorkerOverrides, "live": Live, "partitions": Partitions, "assign": Slots, "own": Own, "grab": Grab,
     "checkpoints": Checkpoint, "runs": RunNode, "parked": Parked, "epochs": Epoch,
 }  # fmt: skip
-LEFT: dict[type[Record], str] = {  # what nobody removes by hand -> what makes it go
+LEFT: dict[type[Record], str] = {  # what an operator cannot delete -> what removes it
     Live: "restart the worker, and it goes with the worker's session",
     Grab: "restart the worker that made it, and it goes with its session",
     RunNode: "end the run on Dagster's page, and it goes with its session",
@@ -66,7 +67,7 @@ EFFECT = (
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A record that cannot be read: where it is, and why. `instead`: what makes it go where a person cannot remove it."""
+    """An unreadable record: its path, and why. `instead`: what removes it if an operator cannot."""
 
     path: str
     why: str
@@ -88,22 +89,25 @@ def find_unreadable(tree: GroupState) -> tuple[Unreadable, ...]:
 
 
 def repair(tree: GroupState, paths: Sequence[str]) -> tuple[str, ...]:
-    """Removes or founds anew the unreadable records at the paths, or below them, and returns their paths.
+    """Deletes or recreates the unreadable records at the paths, or below them. Returns their paths.
 
-    Raises ConfigError where a path holds no unreadable record, where one cannot be removed, and for the settings while
-    runs are alive: then nothing was written. Raises Conflict where somebody else wrote a record first, Unavailable,
-    Unknown: then what was written before stays."""
+    Raises ConfigError if a path holds no unreadable record, if one cannot be deleted, or for the settings while runs
+    are alive: then nothing was written. Raises Conflict if another process wrote a record first; Unavailable; Unknown:
+    earlier writes stay.
+    """
     found = find_unreadable(tree)
     chosen = [one for one in found if any(one.path == path or one.path.startswith(f"{path}/") for path in paths)]
     _check(tree, chosen, paths)
     made = tuple(one.path for one in chosen if not one.instead)
-    for path in sorted(made, key=lambda path: path != tree.paths.head):  # the head first: it says what targets are
+    for path in sorted(
+        made, key=lambda path: path != tree.paths.head
+    ):  # the head first: it determines the effective targets
         _replace(tree, path)
     return made
 
 
 def check_readable(tree: GroupState, verb: str) -> None:
-    """Raises ConfigError where a record that a person can remove cannot be read: `rota <verb>` would write over it."""
+    """Raises ConfigError if a record that an operator can delete is unreadable: `rota <verb>` would overwrite it."""
     if torn := [one.path for one in find_unreadable(tree) if not one.instead]:
         raise ConfigError(
             f"{counted(len(torn), 'record')} of group {tree.group!r} cannot be read, the first is {torn[0]}. Restore or "
@@ -144,7 +148,7 @@ def _replace(tree: GroupState, path: str) -> None:
         try:
             tree.store.multi([_make_op(tree, path, node)])
         except Conflict as conflict:
-            why = f"{path} was written by somebody else meanwhile. Look again: {repair_command(path)}"
+            why = f"{path} was written by another process meanwhile. Look again: {repair_command(path)}"
             raise Conflict(why, path=path, index=conflict.index, cause=conflict.cause) from conflict
         except Unknown:
             if attempt == LOST_REPLIES - 1:

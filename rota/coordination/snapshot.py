@@ -1,13 +1,14 @@
-"""One look at a group: everything that a decision reads, and the digest of it that says whether to decide again.
+"""One observation of a group: everything that a decision reads, and its digest, which shows whether a new decision is
+due.
 
 Laws:
-1. Level, not edge: two looks at the same incarnations, states, overrides, partitions and settings have the same basis, and
-   the basis that an epoch was made from stands in its head. Whoever watches compares, never remembers. What a worker
-   uses and how fast it reads is not in it. Where workers decide alone, what each of them chose is in it.
-2. An owner is the effective target; where that worker is gone or there is no target, whoever owns the partition in its
+1. Level, not edge: two observations of the same incarnations, states, overrides, partitions and settings have the same
+   basis, and the head contains the basis of its epoch. A watcher compares, and remembers nothing. The basis does not
+   contain a worker's usage and read rate. Where workers decide alone, it contains each worker's choice.
+2. The owner is the worker of the effective target. If that worker is gone or there is no target, it is the owner in the
    own record: a partition that waits for a worker to return (grace) still has that owner.
-3. What cannot be read is never taken for less: a worker whose record or overrides are unreadable keeps what it holds and
-   gets nothing new, a pipeline or a group whose record is unreadable stops the look.
+3. An unreadable record is never taken for an empty one. A worker with an unreadable record or override keeps what it
+   holds and gets nothing new. An unreadable pipeline or group stops the observation.
 """
 
 import json
@@ -27,7 +28,7 @@ from rota.ids import partition_id, pipeline_of, worker_of
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a decision is made from, without loads and owners: cheap to take again and again."""
+    """What a decision is made from, without loads and owners: cheap to read again and again."""
 
     digest: str
     meta: Meta
@@ -40,24 +41,27 @@ class Basis:
 
     @property
     def moved(self) -> bool:
-        """Whether the current epoch was made from something else."""
+        """Whether the current epoch was made from another basis."""
         return self.digest != self.head.record.basis
 
     @property
     def joined(self) -> tuple[str, ...]:
-        """Workers that the last published look did not see, by incarnation."""
+        """Workers that are not in the last published observation, by incarnation."""
         return tuple(sorted(worker_of(i) for i in set(self.members) - set(self.controller.record.members)))
 
     @property
     def left(self) -> tuple[str, ...]:
-        """Workers that the last published look saw and that are not there any more, by worker."""
+        """Workers of the last published observation that are no longer there, by worker."""
         here = {worker_of(i) for i in self.members}
         return tuple(sorted({worker_of(i) for i in self.controller.record.members} - here))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A basis with the snapshot for the planner. `now` is the server's clock; `absences` say since when who is missed."""
+    """A basis with the snapshot for the planner.
+
+    `now` is the server's clock; `absences` maps each missing worker to the time since when it is missing.
+    """
 
     basis: Basis
     snapshot: Snapshot
@@ -67,7 +71,7 @@ class GroupSnapshot:
 
 
 def read_basis(tree: GroupReader) -> Basis:
-    """What a decision would be made from now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
+    """The basis of a decision now. Raises Undecodable, Unavailable, ConfigError (no such group)."""
     meta, head, controller, overrides = tree.meta(), tree.head(), tree.controller(), tree.overrides()
     pipelines = tree.pipelines()
     partitions = {p: read.record for p, read in pipelines.items()}
@@ -94,7 +98,7 @@ def read_basis(tree: GroupReader) -> Basis:
 
 
 def read_snapshot(tree: GroupReader, known: Mapping[str, str] | None = None) -> GroupSnapshot:
-    """Everything the planner reads. `known` are the owners, where they are not to be read."""
+    """Everything the planner reads. `known` are the owners, if they are not to be read."""
     seen = read_basis(tree)
     head, targets = tree.targets()
     now = tree.store.now()
@@ -119,7 +123,7 @@ def read_snapshot(tree: GroupReader, known: Mapping[str, str] | None = None) -> 
 
 
 def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) -> Worker:
-    """What is announced, with what people override. Who can do no work has no room, whatever people say."""
+    """The announced worker with its overrides. A worker that cannot work has no room, whatever the overrides."""
     live = view.record or Live()
     state = "active"
     if overrides.draining or live.leaving:
@@ -140,8 +144,11 @@ def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) 
 
 
 def explain_pin(tree: GroupReader, partition: str, worker: str) -> str:
-    """Why nobody would have the partition if it were pinned to the worker, in words that follow that one's name; empty where
-    it may have it. What else is pinned to it fills its cap; the others would make room. Raises as `read_basis` does."""
+    """Why no worker would get the partition if it were pinned to this one, in words that follow its name; empty if it
+    may.
+
+    Other pins to this worker fill its cap; unpinned partitions would make room. Raises as `read_basis` does.
+    """
     seen = read_basis(tree)
     if (one := next((w for w in seen.workers if w.id == worker), None)) is None:
         return "is not live"
@@ -173,7 +180,7 @@ def _digest(
 def _owners(
     tree: GroupReader, targets: Mapping[str, Target], here: set[str], ids: Mapping[str, object]
 ) -> tuple[dict[str, str], set[str]]:
-    """Partition -> owner as law 2 has it, and the gone workers that are still some partition's owner."""
+    """Maps each partition to its owner by law 2, and returns the gone workers that are still some partition's owner."""
     owners: dict[str, str] = {}
     orphans: dict[str, str] = {}
     for worker, target in targets.items():
@@ -192,7 +199,7 @@ def _owners(
 
 
 def _partitions(tree: GroupReader, seen: Basis, ids: Mapping[str, tuple[str, str]], now: float) -> list[Partition]:
-    """The partitions with loads: rows a second where runs measured some, else the mean of those that did, else 1."""
+    """The partitions with loads: measured rows a second, else the mean of the measured ones, else 1."""
     rates = {p: read_load(one, now) for p, one in tree.checkpoints(ids).items()}
     known = [rate for rate in rates.values() if rate is not None]
     usual = sum(known) / len(known) if known and sum(known) > 0 else 1.0

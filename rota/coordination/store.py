@@ -1,11 +1,12 @@
-"""What a store of znodes promises; the real ZooKeeper and the one in memory pass the same conformance suite.
+"""The contract of a store of znodes. The real ZooKeeper and the one in memory pass the same conformance suite.
 
 Laws:
 1. `multi` is all or nothing and totally ordered: every write that happened has one zxid, and zxids only grow.
-2. It raises `Conflict` (nothing was written; the culprit is named), `Unavailable` (nothing was sent) or `Unknown` (the
-   reply was lost: it may or may not be there). It is never repeated on its own.
+2. It raises `Conflict` (nothing was written; the failed operation is named), `Unavailable` (nothing was sent) or
+   `Unknown` (the reply was lost: the write may or may not have happened). It is never repeated automatically.
 3. Sizes, paths and versions are checked before anything is sent; a bad one raises ConfigError.
-4. An ephemeral node lives as long as the session that made it. `session` is the present one; it changes after an expiry.
+4. An ephemeral node lives as long as the session that created it. `session` is the present one; it changes after an
+   expiry.
 5. No write is sent while `active()` is false: the session cannot be proven to be alive.
 """
 
@@ -22,15 +23,18 @@ MAX_DATA = 700_000  # bytes of one node: two of them would not fit into one requ
 MAX_OPS = 500
 MAX_REQUEST = 900_000  # bytes of one multi, paths included
 MAX_PATH = 1_000
-RECONNECTING = 30.0  # seconds that a verb waits for the connection before it reads what it decides on
+RECONNECTING = 30.0  # seconds that a command waits for the connection before it reads
 CLOCK = "/rota/clock"  # written to learn the server's time
 PATH = re.compile(r"(/[A-Za-z0-9._@=-]+)+")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A znode as read, or as just written: `mzxid` is the zxid of its last write, `mtime` the server's milliseconds
-    then, `owner` the session of an ephemeral node or 0."""
+    """A znode as read, or as just written.
+
+    `mzxid` is the zxid of its last write, `mtime` the server's milliseconds then, `owner` the session of an ephemeral
+    node or 0.
+    """
 
     data: bytes
     version: int
@@ -42,7 +46,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node whose parent is there. It starts at version 0."""
+    """Create a node whose parent exists. It starts at version 0."""
 
     path: str
     data: bytes = b""
@@ -51,7 +55,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Replace the data of a node that is at `version` (-1: at any)."""
+    """Replace the data of a node that is at `version` (-1: any)."""
 
     path: str
     data: bytes
@@ -60,7 +64,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Go on only if the node is there, at `version` (-1: at any)."""
+    """Require that the node exists, at `version` (-1: any)."""
 
     path: str
     version: int = -1
@@ -68,7 +72,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove a node without children that is at `version` (-1: at any)."""
+    """Delete a node without children that is at `version` (-1: any)."""
 
     path: str
     version: int = -1
@@ -80,9 +84,9 @@ Op = Create | Set | Check | Delete
 class Store(Protocol):
     """A connection with one session; see the laws of the module."""
 
-    trouble: Exception | None = None  # what keeps this process itself from looking after its session
+    trouble: Exception | None = None  # what keeps this process from maintaining its session
     lost_why: str = "the session is lost"  # what is known of how the session before the present one ended
-    asked: int = 0  # how often this was called: whoever uses it is seen to go on
+    asked: int = 0  # how often this was called: shows that the user of the store is alive
 
     @property
     def session(self) -> int:
@@ -98,12 +102,14 @@ class Store(Protocol):
         ...
 
     def children(self, path: str) -> tuple[str, ...]:
-        """The names of the children, sorted as bytes; () also where there is no such node. Raises Unavailable."""
+        """The names of the children, sorted as bytes; () also if the node does not exist. Raises Unavailable."""
         ...
 
     def stamp(self) -> tuple[int, int]:
-        """What is another value once anybody changed anything in ZooKeeper: what was read after one stamp is still so if the
-        next one is equal. One request. Raises Unavailable."""
+        """A value that changes whenever any client changes anything in ZooKeeper.
+
+        Values read after one stamp are still current if the next stamp is equal. One request. Raises Unavailable.
+        """
         ...
 
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
@@ -111,15 +117,15 @@ class Store(Protocol):
         ...
 
     def sync(self) -> None:
-        """After it, reads see every write that was acknowledged to anybody before it. Raises Unavailable."""
+        """After it, reads see every write that was acknowledged to any client before. Raises Unavailable."""
         ...
 
     def active(self) -> bool:
-        """Connected, and within the own deadline: the session is provably alive at this moment."""
+        """Connected, and within the deadline: the session is provably alive at this moment."""
         ...
 
     def wait_active(self, timeout: float) -> bool:
-        """Waits until `active()`, at most `timeout` seconds; says whether it is."""
+        """Waits until `active()`, at most `timeout` seconds. Returns whether it is active."""
         ...
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
@@ -127,11 +133,13 @@ class Store(Protocol):
         ...
 
     def renew(self) -> int:
-        """Ends the session, so that its ephemeral nodes go, and makes another; its id. Raises Unavailable."""
+        """Ends the session, so that its ephemeral nodes are deleted, and creates another. Returns its id. Raises
+        Unavailable.
+        """
         ...
 
     def close(self) -> None:
-        """Ends the session; its ephemeral nodes go at once. Calling it twice is harmless."""
+        """Ends the session; its ephemeral nodes are deleted at once. Calling it twice is harmless."""
         ...
 
     def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Node:
@@ -147,8 +155,11 @@ class Store(Protocol):
         self.multi([Delete(path, version)])
 
     def ensure(self, path: str) -> None:
-        """The persistent node and its parents are there after it, whoever made them. Makes none that this process could
-        not read: where the wrong ones are named in ROTA_ZOOKEEPER_ACL, nobody could ever undo it."""
+        """Creates the persistent node and its parents if they do not exist.
+
+        It creates none that this process could not read: with wrong identities in ROTA_ZOOKEEPER_ACL this could not be
+        undone.
+        """
         names = path.strip("/").split("/")
         for depth in range(1, len(names) + 1):
             here = "/" + "/".join(names[:depth])
@@ -192,7 +203,7 @@ def written(node: Node | None) -> Node:
 
 
 def checked_path(path: str) -> str:
-    """`path` if it may be sent; else ConfigError. ZooKeeper would normalise or choke on others."""
+    """`path` if it may be sent; else ConfigError. ZooKeeper would normalise or reject others."""
     if isinstance(path, str) and _may_be_sent(path):
         return path
     raise ConfigError(

@@ -1,14 +1,14 @@
-"""After a lost or restored ZooKeeper, or a restored table: what `rota adopt` changes here, so that tokens only grow.
+"""The changes of `rota adopt` in ZooKeeper after a lost or restored ZooKeeper, or a restored table: tokens only grow.
 
 Laws:
-1. After it, every token of this group is above every token that the tables have seen.
-2. A checkpoint that was ahead of its table is set to what the table says, or removed where the table never heard of the
-   partition; only here may a checkpoint go back.
-3. It changes nothing while a run is alive: nobody may commit under a token that is being outgrown.
-4. It begins only where every record can be read: `rota repair` comes first.
+1. Afterwards, every token of this group is above every token in the tables.
+2. A checkpoint that was ahead of its table is set to the table's offset, or removed if the table does not know the
+   partition. Only here may a checkpoint go back.
+3. It changes nothing while a run is alive: no run may commit under a token that is being outgrown.
+4. It begins only if every record can be read: `rota repair` comes first.
 
-What tells that it is needed, and what a table carries, is the data plane's: a meta id that is not this group's, a token
-above that of a current own record, a checkpoint ahead of its table.
+The data plane detects that it is needed, and defines what a table carries: a meta id of another group, a token above
+that of a current own record, a checkpoint ahead of its table.
 """
 
 from collections.abc import Mapping
@@ -22,9 +22,12 @@ from rota.ids import parse_run
 
 
 def adopt(tree: GroupState, greatest_token: int, checkpoints: Mapping[str, Checkpoint | None] | None = None) -> Meta:
-    """Raises the token base above `greatest_token`, the greatest that any of the group's tables holds, and sets the
-    given checkpoints to what their tables say (None: nothing). The settings as they are then. Raises ConfigError while
-    runs are alive."""
+    """Raises the token base above `greatest_token`, the greatest in any of the group's tables, and sets the given
+    checkpoints.
+
+    Checkpoints are set to the tables' offsets (None: removed). Returns the new settings. Raises ConfigError while runs
+    are alive.
+    """
     check_adoptable(tree)
     meta = tree.update(tree.paths.meta, Meta, lambda now: _raised(tree, now, greatest_token))
     for partition, checkpoint in (checkpoints or {}).items():
@@ -47,7 +50,7 @@ def check_adoptable(tree: GroupState) -> None:
 
 
 def _raised(tree: GroupState, now: Meta | None, greatest_token: int) -> Meta:
-    now = now or tree.meta()  # which says that there is no such group
+    now = now or tree.meta()  # which reports that there is no such group
     if now.token_base > greatest_token:
         return now
     return now.model_copy(update={"token_base": greatest_token + 1})

@@ -1,4 +1,4 @@
-"""What a read of the tree gives: records with the versions that a compare-and-set names."""
+"""The results of reading the tree: records with the versions that a compare-and-set names."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -24,7 +24,7 @@ class Read(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """A live incarnation. `record` None: it is alive, but what it announces cannot be read."""
+    """A live incarnation. `record` None: it is alive, but its record cannot be read."""
 
     incarnation: str
     worker: str
@@ -35,7 +35,7 @@ class LiveView:
 
 @dataclass(frozen=True, slots=True)
 class OwnView:
-    """An own record: who owns the partition (None: free), the version to compare with, and the fencing token."""
+    """An own record: the owner of the partition (None: free), the version to compare with, and the fencing token."""
 
     incarnation: str | None
     version: int
@@ -44,8 +44,10 @@ class OwnView:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a worker should hold since `epoch`. `previous` is the epoch in the other slot, if any; `version` is the
-    assign node's, to be checked by a claim."""
+    """The target of a worker since `epoch`.
+
+    `previous` is the epoch in the other slot, if any; `version` is the assign node's, which a claim checks.
+    """
 
     epoch: int
     partitions: frozenset[str]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rota.core.values import NOBODY, Bools, Codes, Kind, Snapshot, Worker
+from rota.core.values import UNOWNED, Bools, Codes, Kind, Snapshot, Worker
 
 ANYBODY: Kind = ((), None)
 
@@ -29,12 +29,12 @@ def find_matches(snapshot: Snapshot) -> Bools:
 
 
 def find_valid_owners(snapshot: Snapshot, match: Bools) -> Codes:
-    """The owner column, with NOBODY where the owner is gone, is draining, or does not match."""
+    """The owner column, with UNOWNED where the owner is gone, is draining, or does not match."""
     owner = snapshot.owner
     if not snapshot.workers:
-        return np.full(len(owner), NOBODY, np.int32)
+        return np.full(len(owner), UNOWNED, np.int32)
     if snapshot.team.plain and match.all():
-        return owner if int(owner.min(initial=0)) >= NOBODY else np.maximum(owner, np.int32(NOBODY))
-    somebody = np.maximum(owner, 0)
-    keeps = (owner >= 0) & ~snapshot.team.draining[somebody] & match[snapshot.kind, somebody]
-    return np.where(keeps, owner, np.int32(NOBODY))
+        return owner if int(owner.min(initial=0)) >= UNOWNED else np.maximum(owner, np.int32(UNOWNED))
+    owner_index = np.maximum(owner, 0)
+    keeps = (owner >= 0) & ~snapshot.team.draining[owner_index] & match[snapshot.kind, owner_index]
+    return np.where(keeps, owner, np.int32(UNOWNED))

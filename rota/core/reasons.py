@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from rota.core.columns import count_per_worker
 from rota.core.constraints import matches
 from rota.core.values import (
-    NOBODY,
     UNLIMITED,
+    UNOWNED,
     Bools,
     Codes,
     Ints,
@@ -44,7 +44,7 @@ class LazyMoves(LazySequence[Move]):
 
     def _explain(self, i: int, taker: str) -> str:
         snapshot, code = self.snapshot, int(self.snapshot.owner[i])
-        if code == NOBODY:
+        if code == UNOWNED:
             return "it had no owner"
         if code < 0:
             return f"{snapshot.name(code)} left"

@@ -213,7 +213,7 @@ def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]
         case Lost(why):
             return _lost(state, why)
         case LeaveRequested(now, hurry):
-            return _told(state, now - state.max_shutdown if hurry else now)
+            return _leave(state, now - state.max_shutdown if hurry else now)
         case Ticked(now):
             if state.leaving is not None and now - state.leaving >= state.max_shutdown:
                 return _exit(state, clean=False, reason="asked to leave, and ZooKeeper did not answer in max_shutdown")
@@ -233,7 +233,7 @@ def _lost(state: State, reason: str) -> tuple[State, tuple[Instruction, ...]]:
     return _fresh(state, None), (Join(reason),)
 
 
-def _told(state: State, since: float) -> tuple[State, tuple[Instruction, ...]]:
+def _leave(state: State, since: float) -> tuple[State, tuple[Instruction, ...]]:
     if state.leaving is not None:
         return replace(state, leaving=min(since, state.leaving)), ()
     if state.incarnation is None:

@@ -20,7 +20,7 @@ Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-NOBODY: Final = -1  # the code of a partition without owner; lower codes stand for workers that are gone
+UNOWNED: Final = -1  # the code of a partition without owner; lower codes stand for workers that are gone
 UNLIMITED: Final = 2**31 - 1
 STATES: Final = ("active", "cordoned", "draining")
 USAGE: Final = ("cpu", "memory", "bandwidth_in", "bandwidth_out", "rate", "throughput")
@@ -144,7 +144,7 @@ Kind = tuple[tuple[tuple[str, str], ...], str | None]  # the required labels and
 class Snapshot:
     """The immutable input of every decision. Workers and partitions are ordered by id as bytes.
 
-    Columns over partitions: `owner` is an index into `workers`, NOBODY, or -2-k for `gone[k]`. `source` and `kind` are
+    Columns over partitions: `owner` is an index into `workers`, UNOWNED, or -2-k for `gone[k]`. `source` and `kind` are
     indices into `sources` and `kinds`. `rate` and `throughput` are NaN where unknown. `now` is in seconds, and
     `absences` maps each gone worker to the time since when it is missing, in the same seconds.
     """
@@ -182,7 +182,7 @@ class Snapshot:
         row = _index_ids("partition", [p.id for p in parts])
         gone = tuple(sorted({w for w in owners.values() if w not in place}, key=str.encode))
         code = place | {w: -2 - k for k, w in enumerate(gone)}
-        owner = np.full(len(parts), NOBODY, np.int32)
+        owner = np.full(len(parts), UNOWNED, np.int32)
         for partition, worker in owners.items():
             if partition not in row:
                 raise AssignmentError(f"owners names the unknown partition {partition!r}. Add it to partitions")
@@ -211,8 +211,8 @@ class Snapshot:
         )
 
     def name(self, code: int) -> str | None:
-        """The worker id of an owner code, None for NOBODY."""
-        if code == NOBODY:
+        """The worker id of an owner code, None for UNOWNED."""
+        if code == UNOWNED:
             return None
         return self.workers[code].id if code >= 0 else self.gone[-2 - code]
 
@@ -233,7 +233,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assignment:
-    """The target assignment. For each partition `target` is an index into the snapshot's workers, or NOBODY."""
+    """The target assignment. For each partition `target` is an index into the snapshot's workers, or UNOWNED."""
 
     snapshot: Snapshot
     target: Codes

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, QUIET, PAPER, NOBODY, REFUSED = "#22303c", "#7b8a97", "#ffffff", "#e9edf0", "#d7263d"
+INK, QUIET, PAPER, UNOWNED, REFUSED = "#22303c", "#7b8a97", "#ffffff", "#e9edf0", "#d7263d"
 COLOURS = (  # told apart also by the colour-blind; no red among them: red is the refused write
     "#3d7ea6", "#e9a03b", "#4fa37f", "#8e6bb0", "#c9b458", "#5bb5c9", "#b0719a", "#7f8c5a", "#9c7a5b", "#5f74c4",
 )  # fmt: skip
@@ -140,7 +140,7 @@ def _draw_ribbons(
         y, x, end = rows[span.partition], start - story.since, span.end - story.since
         return [(x, y - half), (end, y - half), (end, y + half), (x, y + half)]
 
-    faces = [colours[span.owner] if span.owner else NOBODY for span in spans]
+    faces = [colours[span.owner] if span.owner else UNOWNED for span in spans]
     edge = 0.8 if row >= LINE else 0.0
     axes.add_collection(
         PolyCollection([place(s, s.start) for s in spans], facecolors=faces, edgecolors=PAPER, linewidths=edge)

@@ -347,11 +347,11 @@ class Agent:
             return
         claimed = ownership.claim_all(self.tree, self._incarnation, versions, self._assign_version)
         self._settled |= claimed.taken.keys()
-        claimed: dict[str, Facts] = {}
+        taken: dict[str, Facts] = {}
         for claim in batch:
             if isinstance(claim, Claim) and (owned := claimed.taken.get(claim.partition)) is not None:
-                claimed[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.from_worker}
-        self._say_each("claimed", claimed)
+                taken[claim.partition] = {"reason": claim.reason, "token": owned.token, "from": claim.from_worker}
+        self._say_each("claimed", taken)
         self._say_each("claim-refused", {p: {"reason": why} for p, why in claimed.refused.items()})
 
     def _say_notes(self, instructions: Iterable[Instruction]) -> None:

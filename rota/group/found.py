@@ -122,6 +122,6 @@ def _put_settings(tree: GroupState, declared: Group) -> str:
         return ""
     here, there = (", ".join(f"{n}={s[n]}" for n in differ) for s in (ours, theirs))
     return (
-        f"group {tree.group} is declared with {here} here, and with {there} by another Dagster, which stands. Declare it "
-        f"alike in both, or give one of them a group of its own"
+        f"group {tree.group} is declared with {here} here, and with {there} by another Dagster, which is in force. "
+        f"Declare it alike in both, or give one of them a group of its own"
     )

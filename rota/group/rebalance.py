@@ -144,7 +144,7 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
     return Rebalanced(
         epoch=done.epoch,
         published=done.published,
-        sentence=f"Epoch {done.epoch}{'' if done.published else ' stands'}: {text}",
+        sentence=f"Epoch {done.epoch}{'' if done.published else ' is unchanged'}: {text}",
         joined=joined,
         left=left,
         plan=planned,
@@ -218,7 +218,7 @@ def _otherwise(seen: GroupSnapshot) -> str:
     """Why a decision was asked for although no worker came or went."""
     fresh = int((seen.snapshot.owner == -1).sum())
     if fresh:
-        return f"{fresh} partition{'s' if fresh > 1 else ''} had nobody"
+        return f"{fresh} partition{'s' if fresh > 1 else ''} had no owner"
     known = set(seen.snapshot.partition_ids)
     if gone := sum(len(target.partitions - known) for target in seen.targets.values()):
         return f"{gone} partition{'s' if gone > 1 else ''} left the group"

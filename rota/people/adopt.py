@@ -51,11 +51,11 @@ def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
                 greatest = max(greatest, table.adopt())
         known = _partitions(tree, pipeline)
         consumed = tree.checkpoints(known)
-        for p, stands in tables.main.read_positions(tuple(known | tables.main.list_partitions())).items():
-            if stands.offset is not None:
-                greatest = max(greatest, stands.token or 0)
+        for p, position in tables.main.read_positions(tuple(known | tables.main.list_partitions())).items():
+            if position.offset is not None:
+                greatest = max(greatest, position.token or 0)
                 checkpoints[p] = Checkpoint(
-                    offset=stands.offset, token=stands.token or 0, run_id="adopt", table=stands.table or ""
+                    offset=position.offset, token=position.token or 0, run_id="adopt", table=position.table or ""
                 )
             elif p in consumed:
                 checkpoints[p] = None

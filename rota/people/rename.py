@@ -37,8 +37,8 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
         source.rename_pipeline(old, number)
     tables.quarantine.open_or_make()  # also if it does not exist: a late run must not create it for the old name
     renaming.finish_rename(tables.quarantine, old, ids)
-    stands = renaming.read_renamed_positions(tables.main, old, ids)
-    consumed = {p: one for p, one in stands.items() if one.offset is not None}
+    positions = renaming.read_renamed_positions(tables.main, old, ids)
+    consumed = {p: one for p, one in positions.items() if one.offset is not None}
     checkpoints = {
         p: Checkpoint(offset=one.offset or 0, token=one.token or 0, run_id="rename", table=one.table or "")
         for p, one in consumed.items()

@@ -16,14 +16,14 @@ from rota.ledger.values import Batch
 from rota.run.restored import find_lost_offsets
 
 
-def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") -> tuple[str, ...]:
+def retry(tree: GroupState, partition: str, ports: Ports | None, user: str = "") -> tuple[str, ...]:
     """Unparks the partition. Returns the files that are read in their present state.
 
     `ports` is None if the pipeline's file is not available here. Raises ConfigError if one of the files is still being
     written; then nothing changed.
     """
     try:
-        taken = _take_anew(partition, ports, who) if ports else ()
+        taken = _take_anew(partition, ports, user) if ports else ()
     except ConfigError:
         raise
     except RotaError:
@@ -32,7 +32,7 @@ def retry(tree: GroupState, partition: str, ports: Ports | None, who: str = "") 
     return taken
 
 
-def _take_anew(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
+def _take_anew(partition: str, ports: Ports, user: str) -> tuple[str, ...]:
     source, main = ports.source, ports.main
     if not isinstance(source, ChangesInPlace):
         return ()
@@ -44,13 +44,13 @@ def _take_anew(partition: str, ports: Ports, who: str) -> tuple[str, ...]:
     if not changed:
         return ()
     if unsettled := source.explain_unsettled(partition, changed):
-        raise ConfigError(f"{partition}: {unsettled}. Once nobody writes it any more: rota retry {quote(partition)}")
+        raise ConfigError(f"{partition}: {unsettled}. Once it is no longer written: rota retry {quote(partition)}")
     now = ports.reread({partition: unread}).source
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer or claimed.offsets[partition] != standing.offset:
         return ()
     here = {partition: (standing.offset, standing.offset)}
-    main.commit(claimed, Batch(uuid.uuid4().hex, who or "retry", "", "", 0, here, rows={partition: 0}, op="retry"))
+    main.commit(claimed, Batch(uuid.uuid4().hex, user or "retry", "", "", 0, here, rows={partition: 0}, op="retry"))
     if isinstance(now, ChangesInPlace):
         now.keep_identities((partition,))
     return tuple(source.locate(partition, offset) for offset in changed)

@@ -19,7 +19,7 @@ from rota.ledger.values import Batch
 from rota.run.restored import find_lost_offsets
 
 
-def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, who: str = "") -> tuple[int, int]:
+def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, user: str = "") -> tuple[int, int]:
     """Skips offsets and unparks the partition. Returns the skipped range [start, end).
 
     `to` None: the offset that the partition is parked for, or the hole. Raises ConfigError for a partition that no run
@@ -27,13 +27,13 @@ def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, 
     that lost consumed offsets; Fenced and OffsetGap if a run or a new owner was faster; ForeignTable.
     """
     try:
-        return _skip(tree, ports, partition, to, who)
+        return _skip(tree, ports, partition, to, user)
     finally:
         if isinstance(ports.source, Holds):
             ports.source.close()
 
 
-def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, who: str) -> tuple[int, int]:
+def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, user: str) -> tuple[int, int]:
     source, main = ports.source, ports.main
     standing = main.read_positions((partition,))[partition]
     if standing.offset is None or standing.token is None:
@@ -47,7 +47,7 @@ def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, who: s
     _check_end(partition, standing.offset, max(latest, behind), end)
     if to is None and (why := _explain_not_parked(tree, partition, standing.offset)):
         raise ConfigError(
-            f"{partition} stands at {standing.offset}{_name_offset(source, partition, standing.offset)} and {why}: nothing "
+            f"{partition} is at {standing.offset}{_name_offset(source, partition, standing.offset)} and {why}: nothing "
             f"is skipped. To skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
         )
     _check_end(partition, standing.offset, max(behind, _read_end(source, source.assign_offsets, partition)), end)
@@ -59,7 +59,7 @@ def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, who: s
             partitions=(partition,),
         )
     ranges = {partition: (standing.offset, end)}
-    main.commit(claimed, Batch(uuid.uuid4().hex, who or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
+    main.commit(claimed, Batch(uuid.uuid4().hex, user or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
     with suppress(CoordinationError):  # the skip is in the table: repeating it would skip one more offset
         unpark(tree, partition)
     return ranges[partition]
@@ -83,13 +83,13 @@ def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
 def _check_end(partition: str, offset: int, latest: int, end: int) -> None:
     """Raises ConfigError unless offset < end <= latest."""
     if offset >= latest:
-        raise ConfigError(f"{partition} stands at {offset}, its end: there is nothing to skip. See `rota status`")
+        raise ConfigError(f"{partition} is at {offset}, its end: there is nothing to skip. See `rota status`")
     if end > latest:
         raise ConfigError(
             f"{partition} ends at {latest}; what lands next would be skipped unseen. Give --to {latest} at most"
         )
     if end <= offset:
-        raise ConfigError(f"{partition} stands at {offset} already; {end} is not beyond it. Give a greater --to")
+        raise ConfigError(f"{partition} is at {offset} already; {end} is not beyond it. Give a greater --to")
 
 
 def _name_offset(source: Source, partition: str, offset: int) -> str:

@@ -47,7 +47,7 @@ def test_whatever_people_ask_for_nothing_starves_and_then_nothing_moves(
     protocol: str, options: dict[str, Any], data: st.DataObject
 ) -> None:
     """Pins, labels, caps, cordons, drains and a pause, from the start or while everything is held: two workers took from
-    each other for ever, one asked for more than its cap, and what was pinned to who was full had nobody."""
+    each other for ever, one asked for more than its cap, and what was pinned to a full worker had no owner."""
     names = [f"w{n}" for n in range(data.draw(st.integers(1, 4)))]
     group = town(protocol, count := data.draw(st.integers(1, 10)), **options)
     group.join(*names)

@@ -356,7 +356,7 @@ def test_a_file_that_vanished_or_changed_parks_until_it_is_skipped(world: World)
     assert events["p:a"].retry_at is not None, "it may come back"
     assert events["p:b"].retry_at is None
     for key in "ab":
-        assert skip(world.tree, world.ports, f"p:{key}", who="tests") == (1, 2)
+        assert skip(world.tree, world.ports, f"p:{key}", user="tests") == (1, 2)
     assert kinds(world.run("a", "b")) == {"p:a": CommittedBatch, "p:b": CommittedBatch}
     assert kinds(world.run("a", "b")) == {"p:a": IdlePartition, "p:b": IdlePartition}
     assert [c["rota.run"] for c in log(world.table / "main").said("skip")] == ["tests", "tests"]

@@ -60,7 +60,7 @@ def test_one_that_is_still_written_waits(world: World) -> None:
     rewritten(world, "a", "0", 2)
     world.write("pipeline = Pipeline(source=source(settle=1000.0), table=delta({table!r}))\n")
     with pytest.raises(
-        ConfigError, match=r"a/0.json changed less than 1000 s ago. Once nobody writes it any more: rota r"
+        ConfigError, match=r"a/0.json changed less than 1000 s ago. Once it is no longer written: rota r"
     ):
         retry(world.tree, "p:a", world.ports)
     assert world.tree.parked()

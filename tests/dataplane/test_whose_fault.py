@@ -255,12 +255,12 @@ def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
     Faults(monkeypatch, lambda *_: None)
     assert isinstance(run(world, "a")["p:a"], CommittedBatch)
     world.rows("a", "01", 1)
-    with pytest.raises(ConfigError, match="p:a stands at 1 and is not parked: nothing is skipped"):
+    with pytest.raises(ConfigError, match="p:a is at 1 and is not parked: nothing is skipped"):
         skip(world.tree, world.ports, "p:a")
     source = open_files(world.pipeline)
     assert source.read_assigned_ends(("p:a",)) == {"p:a": 1}, "what is refused gives no offset"
     source.assign_offsets(("p:a",))
-    with pytest.raises(ConfigError, match=r"p:a stands at 1 \(a/01.json\) and is not parked: nothing is skipped"):
+    with pytest.raises(ConfigError, match=r"p:a is at 1 \(a/01.json\) and is not parked: nothing is skipped"):
         skip(world.tree, world.ports, "p:a")
     assert skip(world.tree, world.ports, "p:a", to=2) == (1, 2)
 

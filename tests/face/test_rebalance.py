@@ -169,7 +169,7 @@ def test_new_folders_and_new_pipelines_are_new_partitions(group: GroupInMemory) 
     assert seen.needed
     assert seen.keys == {"p": ("a", "b"), "q": ("z",)}
     done = rebalance(group.tree, "r")
-    assert done.sentence == "Epoch 2: 2 partitions had nobody. 2 of 3 placed. Imbalance 1.00."
+    assert done.sentence == "Epoch 2: 2 partitions had no owner. 2 of 3 placed. Imbalance 1.00."
 
 
 def test_a_source_that_cannot_be_asked_stops_nobody_else(group: GroupInMemory) -> None:

@@ -30,7 +30,7 @@ def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, mon
     desk.join("w1")
     asked = desk.membership()
     assert isinstance(asked, dg.SensorResult)
-    assert "nobody consumes them: p:day-3" in str(asked.asset_events[0].metadata["problems"].value)
+    assert "no run consumes them: p:day-3" in str(asked.asset_events[0].metadata["problems"].value)
     rebalance(desk.tree, "r")
     assert desk.tree.targets()[1]["w1"].partitions == {"p:day-1", "p:day-2"}
     skipped = desk.membership()

@@ -41,8 +41,8 @@ def drop_invalid_wishes(snapshot: Snapshot, match: Bools, keeps: Codes, wish: Co
     owner."""
     if not len(snapshot.workers):
         return np.full(len(wish), -1, np.int32)
-    somebody = np.maximum(wish, 0)
-    fits = (wish >= 0) & match[snapshot.kind, somebody] & (snapshot.team.active[somebody] | (wish == keeps))
+    worker = np.maximum(wish, 0)
+    fits = (wish >= 0) & match[snapshot.kind, worker] & (snapshot.team.active[worker] | (wish == keeps))
     return np.where(fits, wish, np.int32(-1))
 
 

@@ -27,7 +27,7 @@ class PartitionClasses:
         """Builds the classes. Partitions on a cordoned worker may stay there and no others may come, so they are a class of
         their own."""
         team, workers = snapshot.team, len(snapshot.workers)
-        stays = np.full(len(keeps), workers, np.int64)  # the cordoned owner, or nobody
+        stays = np.full(len(keeps), workers, np.int64)  # the cordoned owner, or none
         if team.cordoned.any():
             held = np.flatnonzero(keeps >= 0)
             held = held[team.cordoned[keeps[held]]]

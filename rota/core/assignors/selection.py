@@ -6,7 +6,7 @@ Law: of partitions that are alike those with the first ids stay.
 import numpy as np
 
 from rota.core.columns import find_runs
-from rota.core.values import NOBODY, Codes, Ints
+from rota.core.values import UNOWNED, Codes, Ints
 
 
 def select_partitions(keeps: Codes, group: Codes | None, released: Ints, taken: Ints) -> Codes:
@@ -19,7 +19,7 @@ def select_partitions(keeps: Codes, group: Codes | None, released: Ints, taken: 
     groups, workers = taken.shape
     target = keeps.copy()
     if released.any():
-        target[_select_leaving(keeps, group, released)] = NOBODY
+        target[_select_leaving(keeps, group, released)] = UNOWNED
     free = np.flatnonzero(target < 0 if group is None else (target < 0) & (group >= 0))
     if not len(free):
         return target

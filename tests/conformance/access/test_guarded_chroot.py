@@ -47,4 +47,7 @@ def test_a_chroot_that_is_closed_is_told_with_its_whole_path(guarded: Guarded, c
         with pytest.raises(Forbidden) as refused:
             GroupState(controller, "g").found()
     said = str(refused.value)
-    assert f"create {chroot}/rota: right c on {chroot} is of whoever runs it. Let them make {chroot}/rota with" in said
+    assert (
+        f"create {chroot}/rota: right c on {chroot} belongs to its administrator. Let them make {chroot}/rota with"
+        in said
+    )

@@ -87,7 +87,7 @@ def test_a_root_that_is_locked_is_told_and_what_its_keeper_makes_is_enough(
     try:
         with open_store(guarded.environment("sasl", "person")) as store:
             tree = GroupState(store, group)
-            with pytest.raises(Forbidden, match="right c on / is of whoever runs it"):
+            with pytest.raises(Forbidden, match="right c on / belongs to its administrator"):
                 tree.found()
             keeper.set_acls("/", [ACL(BITS["r"] | BITS["a"] | BITS["c"], Id("world", "anyone"))])
             keeper.create("/rota")

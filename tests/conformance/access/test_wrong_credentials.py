@@ -147,7 +147,7 @@ def test_an_expired_server_is_told_in_the_words_of_tls(guarded: Guarded) -> None
         ({"ROTA_ZOOKEEPER_AUTH": "digest:anna"}, "ROTA_ZOOKEEPER_AUTH is not what it should be"),
         ({"ROTA_ZOOKEEPER_AUTH": "kerberos:anna:longpassword"}, "ROTA_ZOOKEEPER_AUTH is not what it should be"),
         ({"ROTA_ZOOKEEPER_AUTH": "sasl:anna:longpass\nword"}, "ROTA_ZOOKEEPER_AUTH is not what it should be"),
-        ({"ROTA_ZOOKEEPER_ACL": "worker=sasl:w"}, "names nobody as controller and person"),
+        ({"ROTA_ZOOKEEPER_ACL": "worker=sasl:w"}, "has no identity for controller and person"),
         ({"ROTA_ZOOKEEPER_ACL": "boss=sasl:w"}, "'boss' is not like ROLE=SCHEME:ID"),
         ({"ROTA_ZOOKEEPER_ACL": "worker=digest:w:longpassword"}, "the digest of role worker is not USER:HASH"),
         ({"ROTA_ZOOKEEPER_KEY_FILE": "/x.key"}, "without ROTA_ZOOKEEPER_CERT_FILE"),

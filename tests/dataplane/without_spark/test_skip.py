@@ -53,6 +53,6 @@ def test_a_skip_whose_unparking_is_lost_is_not_asked_for_twice(world: World, mon
     park(world.tree, "p:a", "poison", offset=1)
     monkeypatch.setattr("rota.people.skip.unpark", lost)
     assert skip(world.tree, world.ports, "p:a") == (1, 2)
-    with pytest.raises(ConfigError, match=r"p:a stands at 2 \(a/2.json\) and is parked for offset 1"):
+    with pytest.raises(ConfigError, match=r"p:a is at 2 \(a/2.json\) and is parked for offset 1"):
         skip(world.tree, world.ports, "p:a")
     assert main.read_positions(("p:a",))["p:a"].offset == 2

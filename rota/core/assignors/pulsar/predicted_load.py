@@ -47,9 +47,9 @@ class PredictedLoad:
             if entry is None or number - at >= CATCH_UP_ROUNDS:
                 continue
             before, wanted = np.array(entry[:3], float), np.array(entry[3:], float)
-            told, report = reported.is_reported[:, code], reported.now[:, code]
+            known, report = reported.is_reported[:, code], reported.now[:, code]
             towards = (report - before) * np.sign(wanted)
-            shown = np.divide(towards, np.abs(wanted), out=np.zeros(3), where=told & (towards > 0))
+            shown = np.divide(towards, np.abs(wanted), out=np.zeros(3), where=known & (towards > 0))
             rest[:, code] = wanted * (1.0 - shown.max()) if shown.max() < ENOUGH else 0.0
             seen[:, code] = np.where(shown > 0, report, before)
             since[code] = at

@@ -36,14 +36,14 @@ class Scores:
         traffic = np.nan_to_num(
             np.stack((snapshot.rate, snapshot.throughput if bytes_known else snapshot.rate)), nan=0.0
         )
-        now, told = np.zeros((3, size)), np.zeros((3, size), np.bool_)
+        now, known = np.zeros((3, size)), np.zeros((3, size), np.bool_)
         now[0] = [100 * max(weights[r] * u.get(r, 0.0) for r in RESOURCES) for u in usage]
-        told[0] = [any(r in u for r in RESOURCES) for u in usage]
+        known[0] = [any(r in u for r in RESOURCES) for u in usage]
         for row, name in ((1, "rate"), (2, "throughput")):
             sums = count_per_worker(keeps, size, traffic[row - 1])
-            told[row] = [name in u and (row == 1 or bytes_known) for u in usage]
-            now[row] = [u[name] if t else total for u, t, total in zip(usage, told[row], sums, strict=True)]
-        return cls(now, told, told[0] | (count_per_worker(keeps, size) == 0), traffic)
+            known[row] = [name in u and (row == 1 or bytes_known) for u in usage]
+            now[row] = [u[name] if t else total for u, t, total in zip(usage, known[row], sums, strict=True)]
+        return cls(now, known, known[0] | (count_per_worker(keeps, size) == 0), traffic)
 
 
 def select_recent(moved: Mapping[str, float], number: int, rounds: float) -> dict[str, float]:

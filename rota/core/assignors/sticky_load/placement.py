@@ -10,7 +10,7 @@ import numpy as np
 
 from rota.core.assignors.nearest_valid import find_nearest_valid
 from rota.core.columns import count_per_worker
-from rota.core.values import NOBODY, UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
+from rota.core.values import UNLIMITED, UNOWNED, Bools, Codes, Floats, Ints, Snapshot
 
 
 def enforce_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
@@ -21,7 +21,7 @@ def enforce_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
         held = np.flatnonzero(keeps == worker)
         order = held[np.lexsort((-held, snapshot.load[held]))]
         stays = stays.copy() if stays is keeps else stays
-        stays[order[: int(counts[worker] - snapshot.team.cap[worker])]] = NOBODY
+        stays[order[: int(counts[worker] - snapshot.team.cap[worker])]] = UNOWNED
     return stays
 
 
