@@ -178,9 +178,8 @@ class MemoryVersion:
         before = {file["path"]: file["num_records"] for file in known if file["path"] in {*adds, *removes}}
         return Move(adds, removes, before)
 
-    def explain_unreadable(self) -> str:
-        """Nobody else writes it."""
-        return ""
+    def check_writable(self) -> None:
+        """No other program writes it."""
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""

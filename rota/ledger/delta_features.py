@@ -2,13 +2,17 @@
 
 Laws:
 1. Where what rota writes would be read as something else, it writes nothing, and says which program must do what.
-2. rota writes tables with features that delta-rs writes, and asks no more of its rows than delta-rs does there: it checks no
-   constraint. A feature that is not known is refused.
+2. rota writes tables with features that delta-rs writes, as far as they require nothing of rows. It evaluates no SQL: it
+   refuses a CHECK constraint, an invariant, a NOT NULL column, a generated or identity column, and partition columns. It
+   refuses a feature that it does not know.
 """
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,10 +36,17 @@ LEGACY, NAMED = (
     5,
     7,
 )  # versions of writers: up to the first all that they ask for is above; the second names its features
-ASKING = ("delta.invariants", "delta.generationExpression", "delta.identity.start")  # in the metadata of a field
+CONSTRAINT = "delta.constraints."  # settings of a table
+OTHER_PATH = "Give the pipeline another path; rota makes a table there"
+ASKED = {  # in the metadata of a column: what it is, and what to do
+    "delta.invariants": ("an invariant on", OTHER_PATH),
+    "delta.generationExpression": ("a generated column", OTHER_PATH),
+    "delta.identity.start": ("an identity column", OTHER_PATH),
+    "CURRENT_DEFAULT": ("a default value for", "Take it away there: ALTER TABLE ... ALTER COLUMN {} DROP DEFAULT"),
+}
 # Words of delta-rs 1.6.6. Where a release says one otherwise, the error is still the environment's, without what to do. For
 # `CHANGED` the run then fails, and the next one goes on.
-UNREAD = "Unsupported"  # how it begins, where it does not read a feature
+UNREAD = ("Unsupported", "a catalog-managed table")  # where it does not read a feature
 CHANGED = "Metadata changed"  # somebody else added columns meanwhile
 
 
@@ -45,16 +56,9 @@ def is_read(protocol: Mapping[str, Any]) -> bool:
 
 
 def check_writable(location: str, state: State, draft: Draft[Any], vectored: Collection[str]) -> None:
-    """Raises ForeignTable where columns have other names in files than in the table; EnvironmentFailed where a writer of
-    the table has to do what rota does not, or a file that goes is `vectored`: it has rows that another program deleted
-    without writing it anew, and a log keeps such a file beside its like."""
-    if why := explain_mapping(location, state):
-        raise ForeignTable(f"{why}. Nothing was written")
-    if found := _list_unwritten(state.protocol):
-        raise EnvironmentFailed(
-            f"{location} has features, by another program, that rota does not write ({', '.join(found)}). Nothing was "
-            f"written. Take them away there: ALTER TABLE ... DROP FEATURE"
-        )
+    """Raises as `check_table` does; and EnvironmentFailed where rows may not go, or a file that goes is `vectored`: it has
+    rows that another program deleted without writing it anew, and a log keeps such a file beside its like."""
+    check_table(location, state)
     if draft.removes and draft.changes and state.metadata["configuration"].get("delta.appendOnly") == "true":
         raise EnvironmentFailed(
             f"{location} may only grow, by another program. Nothing was replaced. Allow it there: ALTER TABLE ... SET "
@@ -65,6 +69,63 @@ def check_writable(location: str, state: State, draft: Draft[Any], vectored: Col
             f"{min(vectored)} of {location} has rows that another program deleted in place. Nothing was replaced. Let that "
             f"program write it anew, such as by REORG TABLE ... APPLY (PURGE), and replay it then"
         )
+
+
+def check_table(location: str, state: State) -> None:
+    """Raise if the table requires of a writer what rota does not do.
+
+    Raises:
+        ForeignTable: columns have other names in files than in the table.
+        EnvironmentFailed: a feature that rota does not write, or one that rows would have to obey.
+    """
+    if why := _explain_mapping(location, state):
+        raise ForeignTable(f"{why}. Nothing was written")
+    if found := _list_unwritten(state.protocol):
+        raise EnvironmentFailed(
+            f"{location} has features, by another program, that rota does not write ({', '.join(found)}). Nothing was "
+            f"written. Take them away there: ALTER TABLE ... DROP FEATURE"
+        )
+    for what, way in chain(_list_asked(state.metadata), _list_asked_columns(str(state.metadata["schemaString"]))):
+        raise EnvironmentFailed(
+            f"{location} has {what}, by another program, which rota does not check or fill. Nothing was written. {way}"
+        )
+
+
+def _list_asked(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the settings of a table require of its rows, and what to do."""
+    for setting in metadata["configuration"]:
+        if setting.startswith(CONSTRAINT):
+            name = setting.removeprefix(CONSTRAINT)
+            yield f"the CHECK constraint {name}", f"Take it away there: ALTER TABLE ... DROP CONSTRAINT {name}"
+    if columns := metadata.get("partitionColumns"):
+        yield f"the partition columns {', '.join(columns)}", OTHER_PATH
+
+
+@lru_cache(maxsize=64)
+def _list_asked_columns(schema: str) -> tuple[tuple[str, str], ...]:
+    """What the columns of a table require of its rows, and what to do."""
+    return tuple(_walk("", json.loads(schema)))
+
+
+def _walk(name: str, kind: Any) -> Iterator[tuple[str, str]]:
+    """`kind` is a type as Delta has it in JSON."""
+    if not isinstance(kind, dict):
+        return
+    for field in kind.get("fields", ()):
+        path = f"{name}.{field['name']}".lstrip(".")
+        for key in ASKED.keys() & field.get("metadata", {}).keys():
+            what, way = ASKED[key]
+            yield f"{what} {path}", way.format(path)
+        if not field.get("nullable", True):
+            yield (
+                f"the NOT NULL column {path}",
+                f"Take that away there: ALTER TABLE ... ALTER COLUMN {path} DROP NOT NULL",
+            )
+        yield from _walk(path, field["type"])
+    for key, part in (("containsNull", "elementType"), ("valueContainsNull", "valueType")):
+        if not kind.get(key, True):
+            yield f"values of {name} that may not be null", OTHER_PATH
+        yield from _walk(name, kind.get(part))
 
 
 def _list_unwritten(protocol: Mapping[str, Any]) -> list[str]:
@@ -94,7 +155,7 @@ def count_rows(handle: DeltaTable, protocol: Mapping[str, Any]) -> dict[str, int
     return found
 
 
-def explain_mapping(location: str, state: State) -> str:
+def _explain_mapping(location: str, state: State) -> str:
     """Why columns that rota writes would be null for others, with the next step; empty where they are not."""
     if (mode := state.metadata["configuration"].get(MODE, "none")) == "none":
         return ""
@@ -138,7 +199,7 @@ def explain_errors(location: str, log: str) -> Iterator[None]:
         ) from error
     except DeltaError as error:
         way = f"Bring its {log} back from a copy, then: rota adopt"
-        if UNREAD in str(error):
+        if any(word in str(error) for word in UNREAD):
             way = "Another program gave it a feature that delta-rs does not read: take it away there"
         raise EnvironmentFailed(f"{location} is no table that can be read ({describe_error(error)}). {way}") from error
 

@@ -31,7 +31,7 @@ from pyarrow import fs
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.ledger import delta_features, past
 from rota.ledger.delta_commits import STATE, Action, State, clashes, find_info, fold, list_actions, write_commit
-from rota.ledger.delta_features import check_writable, describe_error, explain_errors, explain_mapping
+from rota.ledger.delta_features import check_writable, describe_error, explain_errors
 from rota.ledger.kept_tables import COMMIT, Kept, find_newest, keep, open_kept, stat_commits
 from rota.ledger.port import Draft, Move, Moved
 from rota.stores import PAGE, choose_options, delete, do_each, is_url, list_after, open_files, put_new, read
@@ -97,9 +97,9 @@ class DeltaVersion:
         with explain_errors(self.log.location, LOG):
             return self._kept.past.read_move(version, self._state.protocol)
 
-    def explain_unreadable(self) -> str:
-        """See `Version.explain_unreadable`."""
-        return explain_mapping(self.log.location, self._state)
+    def check_writable(self) -> None:
+        """See `Version.check_writable`."""
+        delta_features.check_table(self.log.location, self._state)
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""

@@ -113,10 +113,14 @@ class Ledger:
 
     def explain_harm(self, most: int | None = None) -> str:
         """What another program made of it that nobody can go along with: of its newest `most` files, or of all, some are
-        gone, its columns have other names in them, or rows changed. With the next step; empty if nothing."""
+        gone, the table requires what rota does not do, or rows changed. With the next step; empty if nothing."""
         if (table := self.open()) is None:
             return ""
-        harm = table.explain_unreadable() or explain_gone(self.location, table.files(), self.files.exists, most)
+        try:
+            table.check_writable()
+        except (ForeignTable, EnvironmentFailed) as error:
+            return str(error)
+        harm = explain_gone(self.location, table.files(), self.files.exists, most)
         found = self.find_foreign_commit(table)
         return harm or (self._explain_foreign(table, found) if found else "")
 
@@ -168,7 +172,8 @@ class Ledger:
         return f"{what}. Look at it, then: rota adopt; a replay of its offsets brings back rows and takes second copies away"
 
     def check_untouched(self, table: Version) -> None:
-        """Raises ForeignTable where another program changed rows, until it was adopted."""
+        """Raises ForeignTable where another program changed rows, until it was adopted; and as `Version.check_writable`."""
+        table.check_writable()
         if found := self.find_foreign_commit(table):
             raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
 

@@ -112,8 +112,9 @@ class Version(Protocol):
         Raises EnvironmentFailed."""
         ...
 
-    def explain_unreadable(self) -> str:
-        """Why what rota writes would be read as something else, with the next step; empty where it would not."""
+    def check_writable(self) -> None:
+        """Raises ForeignTable or EnvironmentFailed, with the next step, if the table requires of a writer what rota does not
+        do."""
         ...
 
     def append(self, draft: Draft[Any]) -> None:

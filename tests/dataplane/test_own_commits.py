@@ -2,9 +2,12 @@
 
 import json
 import multiprocessing
+import re
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from rota.errors import EnvironmentFailed
+from rota.errors import EnvironmentFailed, ForeignTable
 from rota.ledger import delta_log, packing, past
 from rota.ledger.change import commit_change, read_back
 from rota.ledger.delta_features import WRITTEN
@@ -23,7 +26,7 @@ from rota.ledger.port import Draft
 from rota.ledger.schema import FIRST
 from tests.dataplane.conformance.log_suite import append, make_file
 from tests.dataplane.conftest import NO_DAMAGE, damage
-from tests.dataplane.delta_tables import expect_rows, fill
+from tests.dataplane.delta_tables import append_batch, expect_rows, fill
 
 FEATURES = [
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
@@ -31,11 +34,14 @@ FEATURES = [
     "typeWidening-preview", "rowTracking", "domainMetadata", "clustering", "inCommitTimestamp",
     "v2Checkpoint", "vacuumProtocolCheck", "allowColumnDefaults", "icebergCompatV1", "icebergCompatV2",
     "icebergCompatV3", "variantType", "variantType-preview", "checkpointProtection", "coordinatedCommits-preview",
-    "materializePartitionColumns", "nobodyKnowsIt",
+    "materializePartitionColumns", "catalogManaged", "catalogOwned-preview", "icebergWriterCompatV1",
+    "variantShredding-preview", "collations-preview", "redirectReaderWriter-preview", "redirectWriterOnly-preview",
+    "nobodyKnowsIt",
 ]  # fmt: skip
 OF_READERS = {
     "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "typeWidening-preview", "v2Checkpoint",
-    "vacuumProtocolCheck", "variantType", "variantType-preview",
+    "vacuumProtocolCheck", "variantType", "variantType-preview", "variantShredding-preview", "catalogManaged",
+    "catalogOwned-preview",
 }  # fmt: skip
 SOON = 2**40  # no commit is too young to be packed
 
@@ -70,7 +76,9 @@ def is_refused(by: type[Exception], log: DeltaLog, table: Path) -> bool:
             there, add = DeltaTable(table), AddAction("x.parquet", 7, {}, 1, True, json.dumps({"numRecords": 1}))
             there.create_write_transaction([add], "append", there.schema(), partition_by=[])
     except by as error:
-        return by is DeltaError or "rota does not write" in str(error)
+        return by is DeltaError or bool(
+            re.search("rota does not write|a feature that delta-rs does not read", str(error))
+        )
     return False
 
 
@@ -86,6 +94,106 @@ def test_a_feature_is_written_if_delta_rs_writes_it(log: DeltaLog, table: Path, 
 def test_so_is_a_version_of_writers(log: DeltaLog, table: Path, version: int) -> None:
     write_protocol(table, 1, writer=version)
     assert [is_refused(by, log, table) for by in (EnvironmentFailed, DeltaError)] == [version == 6] * 2
+
+
+PLAIN = {"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": True, "metadata": {}}]}
+
+
+def add_field(kind: Any = "long", *, nullable: bool = True, **metadata: Any) -> Callable[[dict[str, Any]], object]:
+    """Another program gives the table the column `c`."""
+
+    def change(said: dict[str, Any]) -> None:
+        schema = json.loads(said["schemaString"])
+        field = {"name": "c", "type": kind, "nullable": nullable, "metadata": metadata}
+        said["schemaString"] = json.dumps({**schema, "fields": [*schema["fields"], field]})
+
+    return change
+
+
+def add_setting(name: str, text: str) -> Callable[[dict[str, Any]], object]:
+    return lambda said: said["configuration"].update({name: text})
+
+
+NOT_NULL = {**PLAIN, "fields": [{**PLAIN["fields"][0], "nullable": False}]}  # type: ignore[dict-item]
+ASKED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {  # requirement -> how a table states it, and the line
+    "CHECK constraint": (add_setting("delta.constraints.small", "n < 3"), "DROP CONSTRAINT small"),
+    "invariant": (
+        add_field(**{"delta.invariants": '{"expression": {"expression": "c > 3"}}'}), "an invariant on c,"
+    ),
+    "NOT NULL": (add_field(nullable=False), "ALTER COLUMN c DROP NOT NULL"),
+    "NOT NULL within": (add_field(NOT_NULL), "ALTER COLUMN c.n DROP NOT NULL"),
+    "NOT NULL deep within": (
+        add_field({"type": "array", "elementType": NOT_NULL, "containsNull": True}), "ALTER COLUMN c.n DROP NOT NULL",
+    ),
+    "elements that are not null": (
+        add_field({"type": "array", "elementType": "long", "containsNull": False}), "values of c that may not be null",
+    ),
+    "values that are not null": (
+        add_field({"type": "map", "keyType": "long", "valueType": "long", "valueContainsNull": False}),
+        "values of c that may not be null",
+    ),
+    "generated column": (add_field(**{"delta.generationExpression": "n + 1"}), "a generated column c,"),
+    "identity column": (
+        add_field(**{"delta.identity.start": 1, "delta.identity.step": 1, "delta.identity.allowExplicitInsert": True}),
+        "an identity column c,",
+    ),
+    "default value": (add_field(CURRENT_DEFAULT="7"), "ALTER COLUMN c DROP DEFAULT"),
+    "partition columns": (lambda said: said.update(partitionColumns=["_partition"]), "the partition columns _partition,"),
+}  # fmt: skip
+ALLOWED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a column": add_field(),
+    "a list": add_field({"type": "array", "elementType": PLAIN, "containsNull": True}),
+    "a change data feed": add_setting("delta.enableChangeDataFeed", "true"),
+    "deletion vectors": add_setting("delta.enableDeletionVectors", "true"),
+    "another checkpoint": add_setting("delta.checkpointPolicy", "v2"),
+    "only appends": add_setting("delta.appendOnly", "true"),
+    "a comment": add_field(comment="of c"),
+}
+
+
+def change_metadata(table: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """As another program does it."""
+    version = DeltaTable(table).version()
+    lines = (line for name in sorted((table / "_delta_log").glob("*.json")) for line in name.read_text().splitlines())
+    said = [json.loads(line)["metaData"] for line in lines if line.startswith('{"metaData"')][-1]
+    change(said)
+    (table / f"_delta_log/{version + 1:020}.json").write_text(json.dumps({"metaData": said}))
+
+
+@pytest.mark.parametrize("checkpoint", [False, True], ids=["from commits", "from a checkpoint"])
+@pytest.mark.parametrize("name", [*ASKED, *ALLOWED])
+def test_what_a_table_requires_of_rows_is_refused_in_one_line(
+    log: DeltaLog, table: Path, name: str, checkpoint: bool
+) -> None:
+    change, said = ASKED[name] if name in ASKED else (ALLOWED[name], "")
+    write_protocol(table, 1, "checkConstraints", "columnMapping", "v2Checkpoint", "deletionVectors", "changeDataFeed")
+    change_metadata(table, change)
+    if checkpoint and name != "another checkpoint":
+        DeltaTable(table).create_checkpoint()
+        KEPT.clear()
+    refused = pytest.raises((EnvironmentFailed, ForeignTable), match=rf"^.*{re.escape(said)}[^\n]*$")
+    with refused if name in ASKED else nullcontext():
+        append(log, adds=(make_file("p", 0, 1),))
+    assert DeltaTable(table).version() == (2 if name in ASKED else 3)
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_constraint_stops_the_pipeline_before_its_job_and_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    ledger = fill(tmp_path)
+    DeltaTable(ledger.location).alter.add_constraint({"small": "_offset < 6"})
+    if not guarded:
+        monkeypatch.setattr("rota.ledger.delta_features.check_table", lambda *_: None)
+        append_batch(ledger)
+        assert max(DeltaTable(ledger.location).to_pyarrow_table()["_offset"].to_pylist()) == 7
+        return
+    with pytest.raises(EnvironmentFailed, match="has the CHECK constraint small, by another program"):
+        ledger.claim({"p": 1}, {"p": 0})
+    assert "DROP CONSTRAINT small" in ledger.explain_harm()
+    DeltaTable(ledger.location).alter.drop_constraint("small")
+    append_batch(ledger)
+    assert not ledger.explain_harm()
 
 
 def test_of_a_table_that_only_grows_no_row_is_taken_and_files_are_put_together(log: DeltaLog, table: Path) -> None:

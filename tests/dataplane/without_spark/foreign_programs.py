@@ -155,7 +155,6 @@ KEEPS: dict[str, Program] = {  # every row stays what it is
     "ADD COLUMNS": lambda main: DeltaTable(main).alter.add_columns(Field("later", "long")),
     "ADD COLUMNS by Spark": add_column_by_spark,
     "SET TBLPROPERTIES": lambda main: DeltaTable(main).alter.set_table_properties({"delta.appendOnly": "true"}),
-    "ADD CONSTRAINT": lambda main: DeltaTable(main).alter.add_constraint({"c": "n >= 0"}),
     "a feature that all write": lambda main: add_feature_by_spark(main, "deletionVectors", reader=True),
     "a checkpoint": lambda main: (DeltaTable(main).create_checkpoint(), DeltaTable(main).cleanup_metadata()),
 }

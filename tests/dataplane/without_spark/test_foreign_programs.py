@@ -60,7 +60,7 @@ def test_a_table_whose_columns_have_other_names_in_files_is_left_alone_until_the
         one.go_on()
     step = "SET TBLPROPERTIES ('delta.columnMapping.mode' = 'none')"
     assert step in one.look()
-    assert any(step in said for said in one.said) == (moment != "after the commit"), "nothing was to be written then"
+    assert any(step in said for said in one.said)
     programs.unmap_columns_by_spark(one.main)
     one.finish()
 

@@ -109,7 +109,7 @@ def test_ivy_says_it() -> None:
 def test_delta_rs_says_it() -> None:
     (library,) = Path(deltalake.__file__).parent.glob("_internal*.so")
     said = library.read_bytes()
-    assert [word for word in (UNREAD, CHANGED) if word.encode() not in said] == []
+    assert [word for word in (*UNREAD, CHANGED) if word.encode() not in said] == []
 
 
 def test_obstore_says_it() -> None:
