@@ -192,20 +192,26 @@ class Ledger:
         Whoever had it is stopped at the next claim or commit. Raises ForeignTable as `check_adoptable` does: the offsets of
         another pipeline are of other partitions, and all would be read again."""
 
-        def make(_: int) -> Draft[int] | int:
+        looked: list[ForeignCommit | None] = []
+
+        def make(_: int) -> Draft[bool] | bool:
             table = self.open_existing()
             self._check_adoptable_version(table)
             found = self.find_foreign_commit(table)
+            if looked and found and looked != [found]:  # it came meanwhile, and nobody looked at it
+                raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
+            looked[:] = [found]
             if self.owner.owns(table) and not found:
-                return max((t for one in self.read_log() for t in one.tokens.values()), default=0)
+                return True
             undo = plan_undo(table, self.files, found.moves if found else ())
             took = bool(found and (found.took or found.moves != undo.undone))
             taken = self.owner.taken((count_adoptions(table) or 0) + 1)
             draft = self._draft_step(table, "adopt", {**taken, **self._carry_former(table)})
             said, adds = {**draft.said, "rota.took": str(int(took))}, tuple(map(self.files.describe, undo.adds))
-            return replace(draft, said=said, adds=adds, removes=undo.removes, changes=False)
+            return replace(draft, said=said, adds=adds, removes=undo.removes, changes=False, result=True)
 
-        return commit_change(self.log, make)
+        commit_change(self.log, make)
+        return max((t for one in self.read_log() for t in one.tokens.values()), default=0)
 
     def _check_adoptable_version(self, table: Version) -> None:
         if count_adoptions(table) is not None and not belongs_to(table, self.pipeline):

@@ -108,11 +108,13 @@ class ParquetFiles:
         try:
             with (
                 pq.ParquetFile(file, filesystem=self._open()) as rows,
-                pq.ParquetWriter(to, rows.schema_arrow, filesystem=self._open(), write_page_checksum=True) as out,
+                pq.ParquetWriter(
+                    to, columns.plain_schema(rows.schema_arrow), filesystem=self._open(), write_page_checksum=True
+                ) as out,
             ):
                 at = rows.schema_arrow.get_field_index(PARTITION)
                 for group in range(rows.num_row_groups):
-                    some = rows.read_row_group(group)
+                    some = columns.without_views(rows.read_row_group(group))
                     out.write_table(some.set_column(at, some.field(at), _ids(some[at], old, new)))
         except (OSError, pa.ArrowException) as error:
             raise EnvironmentFailed(

@@ -227,7 +227,7 @@ class BucketLanding:
             if isinstance(now, OSError):
                 raise now
             return now is None
-        copied = bool(to) and not self._is_archived(file, to)
+        copied = bool(to) and not self.is_archived(file, to)
         with as_os_errors(f"{self.place}/{file.path}"):
             if copied:
                 self.store.copy(file.path, to)
@@ -238,7 +238,7 @@ class BucketLanding:
             self.store.delete(file.path)
         return True
 
-    def _is_archived(self, file: LandedFile, to: str) -> bool:
+    def is_archived(self, file: LandedFile, to: str) -> bool:
         """Whether the object is in the archive. Raises OSError, FileExistsError for different content there."""
         if (there := self._ask(to)) is None:
             return False

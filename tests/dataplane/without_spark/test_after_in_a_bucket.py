@@ -80,7 +80,7 @@ def test_an_archived_object_is_never_overwritten(
     source = open_source(landing, tmp_path, "archive:_done")
     source.assign_offsets(("p:a",))
     if not guarded:
-        monkeypatch.setattr(BucketLanding, "_is_archived", lambda *_: False)
+        monkeypatch.setattr(BucketLanding, "is_archived", lambda *_: False)
     stays = guarded and there != mine
     assert source.tidy({"p:a": [(0, 1)]}) == (0 if stays else 1)
     assert bytes(store.get("_done/a/0.json").bytes()) == (there if guarded else mine)
