@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry
 from rota.people.adopt import adopt
+from rota.run import consume as consuming
 from rota.run import tidy
-from rota.run.consume import ConsumingRun
 from rota.run.maintain import maintain
 from rota.run.replay import ReplayedRange, replay
 from rota.run.spans import find_consumed
@@ -114,7 +114,7 @@ def test_a_run_leaves_what_another_program_took_right_after_its_commit(
     one.land("a")
     if not guarded:
         monkeypatch.setattr(Ledger, "check_held", lambda *_: None)
-    with strike_at(ConsumingRun, "_write_checkpoints", lambda: TAKES[name](one.world.table / "main"), before=True):
+    with strike_at(consuming, "write_checkpoints", lambda: TAKES[name](one.world.table / "main"), before=True):
         one.consume()
     assert lies(one) == ([NAMES[1]] if guarded else [])
 
