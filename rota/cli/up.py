@@ -41,8 +41,10 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
 
     Ctrl-C ends all of them.
     """
+    from rota.local import dagster_services
     from rota.local.code_server import CodeServer
     from rota.local.folder import StateFolder
+    from rota.local.restarts import Restarts
     from rota.local.stack import Stack, end_on_sigterm, read_environment
     from rota.machine import free_port
 
@@ -52,10 +54,10 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
             stack.start_worker(f"w{number + 1}")
-        page = stack.start_dagster(port)
         if land:
             _land_flights(stack.state.landing / "flights", progress)
         progress.show_step("Dagster starts")
+        page = stack.start_dagster(port)
         while not page.answers():
             stack.check()
             time.sleep(0.2)
@@ -63,10 +65,12 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
         _print_next_steps(stack.env, page.address, stack.state.logs)
         os.environ.update({**_list_variables(stack.env), "ROTA_DAGSTER": page.address})  # as the line above says
         Told(progress).start()
-        code = CodeServer(stack.children["dagster"], page, progress.say)
+        restarts = Restarts(stack, dagster_services.NAMES, progress.say)
+        code = CodeServer(lambda: stack.children[dagster_services.CODE].process.pid, page, progress.say)
         try:
             while True:
                 keep_running(stack, progress)
+                restarts.look()
                 code.look()
                 time.sleep(0.5)
         except KeyboardInterrupt:
@@ -74,16 +78,17 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
 
 
 def keep_running(stack: "Stack", progress: view.Progress) -> None:
-    """Starts ZooKeeper again if it ended, and says which workers ended. Raises EnvironmentFailed if Dagster ended."""
+    """Start ZooKeeper again if it ended, and report which workers ended; `Restarts` has Dagster's processes."""
+    from rota.local.dagster_services import NAMES
+
     if how := stack.restart_zookeeper():
         progress.say(f"ZooKeeper {how}; it is back at {stack.env['ROTA_ZOOKEEPER']}, with what it knew")
-    while (child := stack.find_ended()) and child.name != "dagster":
+    for child in [one for one in stack.children.values() if not one.running and one.name not in NAMES]:
         del stack.children[child.name]
         child.end(patience=0)
         again = f"rota worker --id {child.name}"
         how = child.describe_end()
         progress.say(f"{child.name} {how}; the others take over. To start it again, in another terminal: {again}")
-    stack.check()
 
 
 class Told:

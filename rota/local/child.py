@@ -30,6 +30,7 @@ class Child:
         folder: Path | None = None,
     ):
         self.name, self.log, self._stop = name, log, stop
+        self._made = command, log, dict(env), stop, orphaned, folder
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*tie_to_parent(stop, orphaned), *command],
@@ -40,6 +41,10 @@ class Child:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def start_again(self) -> "Child":
+        """A new child of the same name, command and log."""
+        return Child(self.name, *self._made)
 
     @property
     def running(self) -> bool:

@@ -1,7 +1,8 @@
-"""Whether Dagster's code server lives: nobody but the page starts it again, and without it no sensor looks.
+"""Whether the process with the code lives, below Dagster's code server: only a reload starts that process again, and
+without it no sensor ticks.
 
-Law: a code server that was there and ended is said, and its code location is loaded again, a few times. Where it does not
-load, that is said with the reason, and the rest goes on: a person mends it and reloads it on the page.
+Invariant: if the process was there and ended, that is reported, and the code location is loaded again, a few times. If it
+does not load, that is reported with the reason, and the rest continues: the user mends it and reloads it on the page.
 """
 
 import time
@@ -10,29 +11,32 @@ from collections.abc import Callable
 import psutil
 
 from rota.errors import EnvironmentFailed
-from rota.local.child import Child
+from rota.local.dagster_services import LOCATION
 from rota.local.page import DagsterPage
 
 EVERY = 5.0  # seconds between two looks: each reads the whole list of processes
 RELOADS = 3  # of a code location that does not load
-LOCATION = "rota"  # in dagster_project/workspace.yaml
 
 
 class CodeServer:
-    """The server below `dagster dev`; call `look` now and then."""
+    """The process with the code; call `look` now and then. `read_pid` returns the id of the code server that started it."""
 
     def __init__(
-        self, dagster: Child, page: DagsterPage, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        read_pid: Callable[[], int],
+        page: DagsterPage,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._dagster, self._page, self._say, self._clock = dagster, page, say, clock
+        self._read_pid, self._page, self._say, self._clock = read_pid, page, say, clock
         self._due, self._tries = 0.0, 0  # how often it is loaded again if it ended; none before it was there
 
     def look(self) -> None:
-        """Loads the code location again if its server ended."""
+        """Load the code location again if its process ended."""
         if (now := self._clock()) < self._due:
             return
         self._due = now + EVERY
-        if is_served(self._dagster.process.pid):
+        if is_served(self._read_pid()):
             self._tries = RELOADS
         elif self._tries:
             if self._tries == RELOADS:
@@ -52,10 +56,10 @@ class CodeServer:
             return str(error)
 
 
-def is_served(dagster: int) -> bool:
-    """Whether a code server runs below this process, which itself may have ended."""
+def is_served(server: int) -> bool:
+    """Whether a process with the code runs below this code server, which itself may have ended."""
     try:
-        below = psutil.Process(dagster).children(recursive=True)
+        below = psutil.Process(server).children(recursive=True)
     except psutil.NoSuchProcess:
         return False
     return any(_serves(process) for process in below)

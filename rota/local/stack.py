@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.java import list_jars
+from rota.local import dagster_services
 from rota.local.bucket import BucketServer, serve_buckets
 from rota.local.child import Child
 from rota.local.cluster import SMALL, SparkCluster
@@ -56,13 +58,6 @@ def end_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-# What Dagster takes from the environment alone. Sensors wait inside their ticks; both of `dagster dev`'s code servers need
-# threads left to launch runs meanwhile. Crashed runs, which are tried again, are looked for twice a minute, not every 5 s.
-DAGSTER = {
-    "DAGSTER_GRPC_MAX_WORKERS": "24",
-    "DAGSTER_CODE_SERVER_MAX_WORKERS": "24",
-    "DAGSTER_EVENT_LOG_CONSUMER_DAEMON_INTERVAL_SECONDS": "30",
-}
 LEAST, OTHERS = 8, 4  # slots of consuming runs; slots beside them, of rebalances and clicks
 
 
@@ -86,7 +81,7 @@ class Stack(AbstractContextManager["Stack"]):
         self.root = find_checkout()
         self.children: dict[str, Child] = {}
         self.env = {
-            **DAGSTER,
+            **dagster_services.SETTINGS,
             **env,
             "DAGSTER_HOME": str(state.dagster.resolve()),
             "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(self.root / "pipelines")),
@@ -169,17 +164,41 @@ class Stack(AbstractContextManager["Stack"]):
         return self._start(name, command, signal.SIGTERM)
 
     def start_dagster(self, wanted: int) -> DagsterPage:
-        """Starts `dagster dev` with its daemon and sensors; returns its page, at port `wanted` if nobody listens there.
-        Its limits of runs are for the workers that were started before."""
+        """Start the code server, and once it serves, the page and the daemon with its sensors.
+
+        Args:
+            wanted: The port of the page, if it is free.
+
+        Returns:
+            The page, which may not answer yet. The limits of runs are for the workers that were started before.
+
+        Raises:
+            EnvironmentFailed: A process of the stack ended meanwhile.
+        """
         port = free_port(wanted)
         shipped = (self.root / "dagster_project" / "dagster.yaml").read_text(encoding="utf-8")
         pipelines = len(list(Path(self.env["ROTA_PIPELINES"]).glob("[!_.]*.py")))
         settings = set_slots(shipped, workers=len(self.children), pipelines=pipelines)
         (self.state.dagster / "dagster.yaml").write_text(settings, encoding="utf-8")
-        workspace = str(self.root / "dagster_project" / "workspace.yaml")
-        command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "-h", "127.0.0.1", "-p", str(port)]
-        self._start("dagster", command, signal.SIGINT, signal.SIGINT)  # it ends its own children
+        # a path of its own: that of a socket is short, and the state folder's may be long
+        address = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="rota-"))) / "code"
+        file = self.root / "dagster_project" / "own.py"
+        commands = dagster_services.make_commands(file, self.root, self.state.dagster, address, port)
+        # Each ends by SIGINT. A code server that loses its parent still ends the runs that it started.
+        self._start(dagster_services.CODE, commands[dagster_services.CODE], signal.SIGINT, signal.SIGINT)
+        while not dagster_services.listens(address):
+            self.check()
+            time.sleep(0.2)
+        for name in (dagster_services.PAGE, dagster_services.DAEMON):
+            self._start(name, commands[name], signal.SIGINT)
         return DagsterPage(f"http://127.0.0.1:{port}")
+
+    def restart(self, name: str) -> Child:
+        """Start a process again that ended, by the command that it had. What it left in its process group is killed."""
+        child = self.children.pop(name)
+        child.end(patience=0)
+        self.children[name] = again = child.start_again()
+        return again
 
     def find_ended(self) -> Child | None:
         """A child that ended by itself; None while all run."""
@@ -197,17 +216,19 @@ class Stack(AbstractContextManager["Stack"]):
         child.end(patience=5)
 
     def close(self) -> None:
-        """Ends Dagster, then all workers at once, then ZooKeeper."""
-        dagster = self.children.pop("dagster", None)
-        if dagster:
-            dagster.end(patience=3)  # it waits for sensors that wait inside their ticks: 30 s
-        for child in self.children.values():
+        """End Dagster, then all workers at once, then ZooKeeper."""
+        self._end([name for name in dagster_services.NAMES if name in self.children])  # it waits for ticks: 30 s
+        self._end(list(self.children))
+        self._open.close()
+
+    def _end(self, names: Sequence[str]) -> None:
+        """Ask these children to end, all at once, and kill those that are there after 3 s."""
+        ending = [self.children.pop(name) for name in names]
+        for child in ending:
             child.ask_to_end()
         deadline = time.monotonic() + 3
-        for child in self.children.values():
+        for child in ending:
             child.end(patience=max(0.0, deadline - time.monotonic()))
-        self.children.clear()
-        self._open.close()
 
     def _start(
         self, name: str, command: Sequence[str], stop: signal.Signals, orphaned: signal.Signals = signal.SIGKILL

@@ -33,7 +33,7 @@ class Page(DagsterPage):
 
 @pytest.fixture
 def dagster(tmp_path: Path) -> Iterator[Child]:
-    """Stands for `dagster dev`: a server of two words below it."""
+    """Stands for the code server: a process with two of the words of `dagster api grpc` below it."""
     words = [sys.executable, "-c", "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"]
     child = Child(
         "dagster",
@@ -49,7 +49,7 @@ def dagster(tmp_path: Path) -> Iterator[Child]:
 
 def test_a_code_server_that_ended_is_said_once_and_loaded_again_a_few_times(dagster: Child) -> None:
     said, now, answers = list[str](), [0.0], ["!slow", "SyntaxError", "SyntaxError", "never asked"]
-    code = CodeServer(dagster, Page(answers), said.append, lambda: now[0])
+    code = CodeServer(lambda: dagster.process.pid, Page(answers), said.append, lambda: now[0])
 
     def look() -> list[str]:
         now[0] += EVERY
@@ -74,7 +74,7 @@ def test_a_code_server_that_ended_is_said_once_and_loaded_again_a_few_times(dags
 def test_one_that_was_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     child = Child("dagster", [sys.executable, "-c", "input()"], tmp_path / "log", os.environ, signal.SIGINT)
     said, now = list[str](), [0.0]
-    code = CodeServer(child, Page([]), said.append, lambda: now[0])
+    code = CodeServer(lambda: child.process.pid, Page([]), said.append, lambda: now[0])
     for _ in range(5):
         now[0] += EVERY
         code.look()

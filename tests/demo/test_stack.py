@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -14,9 +15,11 @@ import yaml
 from rota.cli.up import Told, keep_running
 from rota.cli.view import Progress
 from rota.coordination.client import connect
-from rota.errors import ConfigError, EnvironmentFailed
+from rota.errors import ConfigError
 from rota.local.child import Child
+from rota.local.dagster_services import DAEMON, PAGE
 from rota.local.folder import MARK, StateFolder
+from rota.local.restarts import SOUND, Ended, Restarts, schedule
 from rota.local.stack import Stack, set_slots
 from rota.machine import free_port
 from tests.waiting import LONG, wait_until
@@ -124,23 +127,74 @@ def test_nobody_empties_or_enters_a_folder_in_use(tmp_path: Path) -> None:
     Stack(state.empty()).close()
 
 
-def test_a_worker_that_dies_is_said_and_outlived_and_dagster_is_not(tmp_path: Path) -> None:
+def test_a_worker_that_dies_is_reported_and_not_restarted(tmp_path: Path) -> None:
     said: list[str] = []
     progress = Progress()
     progress.say = said.append  # type: ignore[method-assign]
     sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
     with Stack(StateFolder(tmp_path / "state")) as stack:
-        for name in ("w1", "w2", "dagster"):
+        for name in ("w1", "w2", DAEMON):
             stack.children[name] = Child(name, sleeper, tmp_path / name, os.environ, signal.SIGTERM)
-        stack.children["w2"].process.kill()
-        wait_until(stack.find_ended)
+        for name in ("w2", DAEMON):
+            stack.children[name].process.kill()
+            stack.children[name].process.wait(LONG)
         keep_running(stack, progress)
         assert [line.partition(";")[0] for line in said] == ["w2 was killed by SIGKILL"]
-        assert set(stack.children) == {"w1", "dagster"}
-        stack.children["dagster"].process.kill()
-        wait_until(stack.find_ended)
-        with pytest.raises(EnvironmentFailed, match="dagster was killed by SIGKILL"):
-            keep_running(stack, progress)
+        assert set(stack.children) == {"w1", DAEMON}, "the daemon is the business of Restarts"
+
+
+def test_a_process_of_dagster_that_dies_is_started_again_and_reported_if_it_does_not_stay(tmp_path: Path) -> None:
+    """A daemon killed under `rota up` ended the whole stack within 27 s, as `dagster dev` does."""
+    said, now, starts = list[str](), [1000.0], tmp_path / "starts"
+    # it stays at its first start and its fourth, and leaves a process behind each time
+    program = (
+        "import pathlib, subprocess, sys, time; p = pathlib.Path(sys.argv[1]); p.open('a').write('x')\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "if len(p.read_text()) in (1, 4): time.sleep(600)\n"
+        "sys.exit('no port')"
+    )
+    with Stack(StateFolder(tmp_path / "state")) as stack:
+        command = [sys.executable, "-c", program, str(starts)]
+        stack.children[PAGE] = Child(PAGE, command, tmp_path / PAGE, os.environ, signal.SIGINT)
+        restarts = Restarts(stack, (PAGE, DAEMON), said.append, lambda: now[0])
+        restarts.look()
+        left = wait_until(lambda: psutil.Process(stack.children[PAGE].process.pid).children())[0]
+        assert said == []
+        stack.children[PAGE].process.kill()
+        for pause in (0.0, 1.0, 2.0):
+            stack.children[PAGE].process.wait(LONG)
+            count = len(starts.read_text())
+            restarts.look()
+            if pause:
+                now[0] += pause - 0.1
+                restarts.look()
+                assert not stack.children[PAGE].running, "it waits"
+                now[0] += 0.2
+                restarts.look()
+            wait_until(lambda count=count: len(starts.read_text()) == count + 1)
+        wait_until(lambda: is_gone(left))
+        restarts.look()
+        assert stack.children[PAGE].running
+        assert said[0] == "dagster-page was killed by SIGKILL; it is started again"
+        assert "dagster-page does not stay, it ended with exit code 1: no port" in said[1]
+        assert len(said) == 2
+        now[0] += SOUND
+        stack.children[PAGE].process.kill()
+        stack.children[PAGE].process.wait(LONG)
+        restarts.look()
+        assert len(said) == 3, "it had run for long: the count begins anew"
+        assert stack.children[PAGE].running or len(starts.read_text()) == 5
+
+
+def test_the_pauses_between_restarts_are_bounded() -> None:
+    state, now, pauses = Ended(started=-SOUND), 0.0, list[float]()
+    for _ in range(9):
+        state = schedule(state, now)
+        assert state.due is not None
+        pauses.append(state.due - now)
+        now = state.due
+        state = replace(state, started=now, due=None)
+    assert pauses == [0, 1, 2, 4, 8, 16, 32, 60, 60]
 
 
 def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path) -> None:

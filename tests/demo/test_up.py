@@ -44,7 +44,7 @@ def list_carrying(mark: str) -> list[psutil.Process]:
     return found
 
 
-def test_what_lands_is_consumed_until_ctrl_c_and_then_nothing_is_left(tmp_path: Path) -> None:
+def test_what_lands_is_consumed_whatever_of_dagster_dies_until_ctrl_c_and_then_nothing_is_left(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "mine.py").write_text(PIPELINE)
     mark, port = uuid.uuid4().hex, free_port()
@@ -84,6 +84,18 @@ def test_what_lands_is_consumed_until_ctrl_c_and_then_nothing_is_left(tmp_path: 
             assert page.status == 200
         wait_until(lambda: has_said("") and read_rows(state / "tables" / "mine" / "main") == [1, 2, 3], pause=0.5)
         assert len(list_carrying(mark)) > 4  # rota up, ZooKeeper, a worker and its Spark, Dagster
+        # a daemon that died ended all of it within 27 s
+        parts = [
+            p for p in list_carrying(mark) if {"dagster._daemon", "dagster_webserver", "code-server"} & {*p.cmdline()}
+        ]
+        assert len(parts) == 3
+        for part in parts:
+            part.kill()
+        (folder / "1.json").write_text(json.dumps({"n": 4}) + "\n")
+        wait_until(lambda: has_said("") and read_rows(state / "tables" / "mine" / "main") == [1, 2, 3, 4], pause=0.5)
+        assert log.read_text().count("was killed by SIGKILL; it is started again") == 3
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=LONG) as page:
+            assert page.status == 200
         up.send_signal(signal.SIGINT)
         assert up.wait(LONG) == 0, log.read_text()
         wait_until(lambda: not list_carrying(mark), pause=0.5)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rota.local.stack import DAGSTER
+from rota.local.dagster_services import SETTINGS
 from rota.machine import free_port
 from tests.waiting import LONG, wait_until
 
@@ -32,7 +32,7 @@ class DagsterDev:
         self.home, self.workspace, self.port = home, workspace, free_port()
         self.environ = {
             **os.environ,
-            **DAGSTER,
+            **SETTINGS,
             "PYTHONPATH": str(ROOT),
             **environ,
             "DAGSTER_HOME": str(home),
