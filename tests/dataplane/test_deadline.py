@@ -123,6 +123,47 @@ def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(hung: Hung)
     assert failures.is_alive(world.connect(None)), "its slot was given back"
 
 
+WAITING = """
+import socket, time
+def transform(frame):
+    if FLAG.exists():
+        ask()
+    return frame
+def ask():
+    here, there = socket.socketpair()
+    with here, there:
+        here.recv(1)
+from pathlib import Path
+FLAG = Path({flag!r})
+pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transform, deadline={deadline})
+"""
+
+
+def test_a_transform_that_hangs_before_spark_is_asked_is_ended_and_goes_on_by_itself(
+    world: World, tmp_path: Path
+) -> None:
+    """A run hung for an hour, and the group's needs were empty: no job of Spark was there to be ended."""
+    flag = tmp_path / "the service does not answer"
+    flag.touch()
+    world.write(WAITING.format(flag=str(flag), deadline=1.0))
+    for key in "ab":
+        world.rows(key, "0", 5)
+    world.give("a", "b")
+    events = {e.partition: e for e in world.run("a", "b")}
+    for partition, event in events.items():
+        assert isinstance(event, ParkedPartition), event
+        assert event.retry_at is not None
+        assert event.reason == (
+            "The transform did not return within 1 s: it is at p.py, line 14. What it calls there needs a timeout, or the "
+            f"pipeline a longer deadline. Mend the transform or the data, then: rota retry {partition}"
+        )
+    assert set(events) == {"p:a", "p:b"}
+    flag.unlink()
+    world.write(WAITING.format(flag=str(flag), deadline=600.0))
+    wait_until(lambda: all(isinstance(e, CommittedBatch) for e in world.run("a", "b")))
+    assert damage(world.table / "main", {"p:a": {0: 5}, "p:b": {0: 5}}) == NO_DAMAGE
+
+
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it comes to an end, some day."""
     monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])

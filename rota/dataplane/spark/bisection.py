@@ -30,6 +30,7 @@ from rota.dataplane import footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, writing
 from rota.dataplane.spark.deadline import limit
+from rota.dataplane.spark.driver_time import limit_driver
 from rota.dataplane.spark.session import send_by_value
 from rota.dataplane.spark.spark_source import Explain, Records, SparkSource, Translates
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
@@ -301,7 +302,8 @@ class Bisection:
         """The user's result, its plan (empty where there is no transform), and whether that shows of which records its rows
         are. A fault that shows before any row is read is the same in every partition."""
         try:
-            result = self.pipeline.transform(parsed.good) if self.pipeline.transform else parsed.good
+            with limit_driver(self.deadline, getattr(self.pipeline.module, "__file__", None)):
+                result = self.pipeline.transform(parsed.good) if self.pipeline.transform else parsed.good
             if self.pipeline.module is not None:
                 send_by_value(self.pipeline.module)  # also what the transform itself imported
             schema = result.schema.json()
