@@ -39,8 +39,8 @@ class Kafka:
     `tombstones` says what a record without a value is: "bad", set aside in `quarantine/`; "keep", a row whose declared
     columns are null; "skip", no row. Of format "bytes" "bad" is "keep".
     `max_records` bounds by offsets what one batch takes of one partition, `max_job_records` one Spark job over all.
-    `max_job_bytes` bounds the values of such a job, by the mean of the first records of each partition. Whatever it is, a
-    task of Spark's holds some tens of MB of them at a time.
+    `max_job_bytes` bounds the bytes of such a job, keys and headers included, by the mean of the first records of each
+    partition. Whatever it is, a task of Spark's holds some tens of MB of records at a time.
     `options` go to Spark's parser of the format as they are.
     `client` are settings of librdkafka, such as "security.protocol" and "sasl.mechanism"; a password or another secret is
     "${VAR}" and nothing else. They hold for Dagster, for runs and for Spark's workers: a file that one names is on each.

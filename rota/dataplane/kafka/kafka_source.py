@@ -134,23 +134,29 @@ class KafkaSource:
         records, size = self.declared.max_job_records, self.declared.max_job_bytes
         most = min(self.declared.max_records, records)
         counts = {p: min(ends[p] - at, most) for p, at in starts.items() if at < ends[p]}
-        means = self._weigh({p: starts[p] for p in counts}) if sum(counts.values()) * LARGE > size else {}
+        many = sum(counts.values()) * LARGE > size
+        means, behind = self._weigh({p: starts[p] for p in counts}) if many else ({}, starts)
         jobs: list[dict[str, tuple[int, int]]] = []
         room = left = 0.0
         for p, count in counts.items():
-            mean = means.get(p, size / sum(counts.values()))
-            taken = max(1, min(count, int(size / mean)))
-            room, left = room - taken * mean, left - taken
+            mean, empty = means.get(p, size / sum(counts.values())), behind[p] - starts[p]
+            taken = max(1, min(count, empty + int(size / mean)))
+            weight = max(0, taken - empty) * mean
+            room, left = room - weight, left - taken
             if min(room, left) < 0:
                 jobs.append({})
-                room, left = size - taken * mean, records - taken
+                room, left = size - weight, records - taken
             jobs[-1][p] = starts[p], starts[p] + taken
         return tuple(jobs)
 
-    def _weigh(self, starts: Mapping[str, int]) -> Mapping[str, float]:
-        """The mean bytes of the records behind these; what says nothing has the largest of the others."""
-        found = self.topic.weigh({self.number(p): at for p, at in starts.items()})
-        return {p: found.get(self.number(p), max(found.values(), default=LARGE)) for p in starts}
+    def _weigh(self, starts: Mapping[str, int]) -> tuple[Mapping[str, float], Mapping[str, int]]:
+        """Return the mean bytes of the records behind these offsets, and up to which offset each partition has none.
+
+        A partition that gave no record has the largest mean of the others.
+        """
+        found, behind = self.topic.weigh({self.number(p): at for p, at in starts.items()})
+        largest = max(found.values(), default=LARGE)
+        return {p: found.get(self.number(p), largest) for p in starts}, {p: behind[self.number(p)] for p in starts}
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`: the retention took its start, or the topic is another or ends before. What a job read it

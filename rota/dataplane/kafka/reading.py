@@ -1,35 +1,89 @@
-"""How a task of Spark reads its share of a topic. It runs where Spark's workers do and is sent there as code: it needs
-pyarrow and confluent-kafka there, and nothing of rota.
+"""How a Spark task reads its share of a topic. The module is sent to Spark's workers as code: it needs pyarrow and
+confluent-kafka there, and nothing of rota.
 
-Law: a share is ranges of offsets, and each is read to its end or the task fails. A range has ended when a record at or
-beyond its last offset came, or the consumer stands at or beyond its end: there may be holes. What was aborted is left out.
-A task that hears nothing for `SILENCE` seconds fails. It holds some `ROOM` of records at a time, or one, however many its
-share has and however large they are.
+Invariant: a share is ranges of offsets. The task reads each range to its end or fails. A range has ended when a record at or
+beyond its last offset arrived, or when the consumer's position is at or beyond its end: there may be holes. Records of
+aborted transactions are left out. A record outside its range is dropped by its offset, before anything else of it is read.
 
-A new consumer has its first records after 0.1 s, so none is kept: one that was used before waits up to half a second for
-the answer to what it asked last.
+A task fails if nothing moves for `SILENCE` seconds: no record arrives, and the position of no partition changes.
+A task holds about `ROOM` bytes of records at a time (keys and headers included), or one record, however many partitions its
+share has and however large the records are.
+
+A new consumer returns its first records after 0.1 s, so no consumer is kept: one that was used before waits up to half a
+second for the answer to its last request.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import methodcaller
 from typing import Any
 
 import pyarrow as pa
 
 SILENCE = 20.0  # seconds
-POLL = 0.02  # seconds: what comes meanwhile is held, also where records are suddenly larger
+POLL = 0.02  # seconds: what arrives meanwhile is held, also where records are suddenly larger
 AT_ONCE = 10_000  # records of an Arrow batch
-ROOM = 16 << 20  # bytes of values of an Arrow batch, and that a consumer fetches before they are asked for
-FEW = 16  # records that are asked for before their size is known
+ROOM = 16 << 20  # bytes of records of an Arrow batch, and that a consumer fetches before they are asked for
+FEW = 16  # records that are asked for before their size is known, and whose headers are weighed of a batch
 LEAST = 10_000  # offsets for which a task of its own is worth its consumer
+STATISTICS_MS = 500  # how often librdkafka reports the positions of a consumer
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIME = pa.timestamp("us", "UTC")
+NO_TIME = -1  # the timestamp of a record whose producer gave none
+TIMES = range(-62_135_596_800_000, 253_402_300_800_000)  # ms since 1970 of the years 1 to 9999
+UNREADABLE = (None, None)  # stands for headers of which a name is not UTF-8: no header is without a name
+
+_call_headers = methodcaller("headers")
+
+
+def read_headers(record: Any) -> list[dict[str, Any]] | None:
+    """Return the headers of a record; None if it has none, `UNREADABLE` alone if a name is not UTF-8.
+
+    For such a name `Message.headers()` sets an error and returns a list that has a null pointer. CPython raises SystemError
+    where it checks the result, as it does below `methodcaller`. It does not check a plain call in a hot loop, and the
+    process crashes. A second call would return the list without an error, so the list is replaced.
+    """
+    try:
+        found = _call_headers(record)
+    except (SystemError, UnicodeDecodeError):
+        record.set_headers(found := [UNREADABLE])
+    return [{"key": name, "value": value} for name, value in found] if found else None
 
 
 def read_stamp(record: Any) -> int | None:
-    """The time of a record, in microseconds since 1970; None where it has none: its producer says -1 for that."""
+    """Return the time of a record in microseconds since 1970; None if it has none, or one outside the years 1 to 9999."""
     kind, stamp = record.timestamp()
-    return stamp * 1000 if kind and stamp >= 0 else None
+    return stamp * 1000 if kind and stamp != NO_TIME and stamp in TIMES else None
+
+
+def weigh(records: Sequence[Any]) -> float:
+    """Return the bytes of these records, keys and headers included. The headers of `FEW` of the records are weighed."""
+    some = records[:: -(-len(records) // FEW)]
+    headers = sum(len(one["key"] or "") + len(one["value"] or b"") for m in some for one in read_headers(m) or ())
+    keys = sum(len(key) for m in records if (key := m.key()))
+    return sum(map(len, records)) + keys + headers * len(records) / len(some)  # a Message is as long as its value
+
+
+class Progress:
+    """The positions of a consumer, as librdkafka reports them: aborted records move them, though none of these arrives."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic, self.moved, self.positions = topic, time.monotonic(), dict[int, int]()
+        self.drained = False  # whether the consumer held no record that it had not handed over
+
+    def take(self, text: str) -> None:
+        """Take a report, as `stats_cb`."""
+        told = json.loads(text)["topics"].get(self.topic, {}).get("partitions", {})
+        places = {int(n): one for n, one in told.items() if int(n) >= 0}  # -1: of the topic as a whole
+        self.drained = not any(one["fetchq_cnt"] for one in places.values())
+        before, self.positions = self.positions, {n: one["next_offset"] for n, one in places.items()}
+        if before != self.positions:
+            self.moved = time.monotonic()
+
+    def find_passed(self, ends: Mapping[int, int]) -> set[int]:
+        """Return the partitions whose end the consumer passed, if it handed over every record before."""
+        return {n for n, end in ends.items() if self.drained and self.positions.get(n, -1) >= end}
 
 
 BESIDE: Mapping[
@@ -37,11 +91,7 @@ BESIDE: Mapping[
 ] = {  # what is asked for -> Spark's type, Arrow's, how to get it
     "key": ("binary", pa.binary(), lambda m: m.key()),
     "timestamp": ("timestamp", TIME, read_stamp),
-    "headers": (
-        "array<struct<key:string,value:binary>>",
-        HEADERS,
-        lambda m: [{"key": name, "value": value} for name, value in m.headers()] if m.headers() else None,
-    ),
+    "headers": ("array<struct<key:string,value:binary>>", HEADERS, read_headers),
 }
 Share = tuple[tuple[int, int, int], ...]  # partition, start, end
 
@@ -90,6 +140,7 @@ def read(
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     said: list[object] = []
+    progress = Progress(topic)
     consumer = Consumer(
         {
             "group.id": "rota",
@@ -105,47 +156,52 @@ def read(
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
             "error_cb": said.append,
+            "statistics.interval.ms": STATISTICS_MS,
+            "stats_cb": progress.take,
         }
     )
     ends = {number: end for number, _, end in share}
-    left, heard, most = set(ends), time.monotonic(), FEW
+    left, heard, most = dict(ends), time.monotonic(), FEW
     try:
         consumer.assign([TopicPartition(topic, number, start) for number, start, _ in share])
         while left:
             came = consumer.consume(most, POLL)
-            if not came and time.monotonic() - heard > SILENCE:
+            heard = max(progress.moved, time.monotonic() if came else heard)
+            if time.monotonic() - heard > SILENCE:
                 names = ", ".join(ids[n] for n in sorted(left))
                 raise ConnectionError(
                     f"Connection timed out: Kafka gave nothing of {names} for {SILENCE:g} s ({said[-1:] or 'silent'})"
                 )
-            heard = time.monotonic() if came else heard
-            found = [one for one in came if one.error() is None]
-            for one in came if len(found) < len(came) else ():
+            found: list[Any] = []
+            numbers: list[int] = []
+            offsets: list[int] = []
+            done = progress.find_passed(left)
+            for one in came:
                 if (error := one.error()) is None:
-                    continue
-                if error.code() == KafkaError._PARTITION_EOF:
+                    number, offset = one.partition(), one.offset()
+                    if offset < (end := ends[number]):
+                        found.append(one)
+                        numbers.append(number)
+                        offsets.append(offset)
+                    if offset >= end - 1:
+                        done.add(number)
+                elif error.code() == KafkaError._PARTITION_EOF:
                     if one.offset() >= ends[one.partition()]:
-                        left.discard(one.partition())
+                        done.add(one.partition())
                 elif one.topic() is None:  # of a broker or of the group, which is not ours to need
                     said.append(error)
                 else:
                     raise ConnectionError(f"Connection reset: {ids[one.partition()]}: {error.str()}")
-            if not found:
-                continue
-            numbers, offsets = [one.partition() for one in found], [one.offset() for one in found]
-            last = dict(zip(numbers, offsets, strict=True))  # of each: they come in their order
-            done = {n for n, offset in last.items() if offset >= ends[n] - 1}
-            if done & left:
-                consumer.pause([TopicPartition(topic, n) for n in done & left])
-                left -= done
-            batch = make_batch(found, numbers, offsets, ids, beside)
-            if done:
-                batch = batch.filter(pa.array([at < ends[n] for n, at in zip(numbers, offsets, strict=True)]))
-            batch = batch if absent else batch.filter(batch.column("value").is_valid())
-            if batch.num_rows:
-                yield batch
-            # a Message's length is its value's
-            most = max(1, min(AT_ONCE, 4 * most, ROOM * len(found) // max(1, sum(map(len, found)))))
+            if done & left.keys():
+                consumer.pause([TopicPartition(topic, n) for n in done & left.keys()])
+                left = {n: end for n, end in left.items() if n not in done}
+            if found:
+                most = max(1, min(AT_ONCE, 4 * most, int(ROOM * len(found) / max(1.0, weigh(found)))))
+                batch = make_batch(found, numbers, offsets, ids, beside)
+                batch = batch if absent else batch.filter(batch.column("value").is_valid())
+                came = found = []  # the records are in the batch alone while Spark takes it
+                if batch.num_rows:
+                    yield batch
     finally:
         consumer.close()
 
@@ -157,7 +213,7 @@ def make_batch(
     ids: Mapping[int, str],
     beside: Mapping[str, str],
 ) -> pa.RecordBatch:
-    """Records of these partitions and offsets as Arrow: the value, what was asked for beside it, partition and offset."""
+    """Return records of these partitions and offsets as Arrow: the value, the columns `beside` it, partition and offset."""
     columns = [pa.array([m.value() for m in records], pa.binary())]
     columns += [pa.array([BESIDE[name][2](m) for m in records], BESIDE[name][1]) for name in beside]
     columns += [pa.array(map(ids.__getitem__, numbers), pa.string()), pa.array(offsets, pa.int64())]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from rota.dataplane.kafka import reading
 from rota.errors import ConfigError, EnvironmentFailed
 
 PATIENCE = 10.0  # seconds
@@ -87,22 +88,32 @@ class Topic:
 
         return self._list_offsets(partitions, OffsetSpec.for_timestamp(ceil(seconds * 1000)))
 
-    def weigh(self, starts: Mapping[int, int]) -> dict[int, float]:
-        """The mean bytes of the first records behind these offsets, of those partitions that gave some within `GLANCE`."""
+    def weigh(self, starts: Mapping[int, int]) -> tuple[dict[int, float], dict[int, int]]:
+        """Look at the first records behind these offsets for `GLANCE` at most.
+
+        Returns: the mean bytes of the records of each partition that gave some; the offset up to which each has no record.
+        """
         from confluent_kafka import Consumer, TopicPartition
 
-        consumer = Consumer({"group.id": "rota", "log_level": 0, **self.client, **GLANCING})
-        found: dict[int, list[int]] = {}
+        progress = reading.Progress(self.name)
+        more = {"statistics.interval.ms": GLANCE * 200, "stats_cb": progress.take}
+        consumer = Consumer({"group.id": "rota", "log_level": 0, **self.client, **GLANCING, **more})
+        found: dict[int, list[float]] = {}
+        behind = dict(starts)
         try:
             consumer.assign([TopicPartition(self.name, n, at) for n, at in starts.items()])
             until = time.monotonic() + GLANCE
             while len(found) < len(starts) and time.monotonic() < until:
                 for one in consumer.consume(1000, 0.02):
                     if one.error() is None:
-                        found.setdefault(one.partition(), []).append(len(one))
+                        number = one.partition()
+                        behind[number] = behind[number] if number in found else one.offset()
+                        found.setdefault(number, []).append(reading.weigh([one]))
         finally:
             consumer.close()
-        return {n: max(1.0, sum(sizes) / len(sizes)) for n, sizes in found.items()}
+        if progress.drained:
+            behind |= {n: max(at, progress.positions.get(n, at)) for n, at in behind.items() if n not in found}
+        return {n: max(1.0, sum(sizes) / len(sizes)) for n, sizes in found.items()}, behind
 
     def _list_offsets(self, partitions: Iterable[int], which: Any) -> dict[int, int]:
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition

@@ -92,6 +92,10 @@ class Broker(KafkaBroker):
         assert producer.flush(LONG) == 0
         assert not failed, failed
 
+    def open_producer(self) -> Producer:
+        """A producer that reports nothing."""
+        return Producer({"bootstrap.servers": self.servers, "log_level": 0})
+
     @contextmanager
     def undecided(self, topic: str, partition: int, values: Iterable[bytes]) -> Iterator[None]:
         """Records in a transaction that is open meanwhile, and is committed then."""

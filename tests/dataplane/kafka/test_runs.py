@@ -22,6 +22,7 @@ from rota.stores import choose_options
 from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 from tests.dataplane.conftest import log
 from tests.dataplane.kafka.lettered import LETTERS, LetteredSource
+from tests.dataplane.kafka.raw_records import send
 from tests.dataplane.kafka.topics import Worlds, commit, commit_some, number, read
 from tests.dataplane.striking import strike_at
 
@@ -172,14 +173,21 @@ def test_what_the_retention_took_parks_with_one_line_and_one_skip_goes_on(worlds
     assert commit(world, "0")["p:0"].rows == 2
 
 
-def test_a_record_without_a_time_has_none(worlds: Worlds) -> None:
-    """Its producer says -1, which was a millisecond before 1970."""
-    world = worlds.make(more=', columns=("timestamp",)')
+def test_odd_times_and_headers_stop_no_partition(worlds: Worlds) -> None:
+    """-1 ms states that a record has no time. Nanoseconds in place of milliseconds are beyond what a timestamp holds."""
+    worlds.broker.make(worlds.topic, 1, message_timestamp_after_max_ms=str(2**63 - 1), retention_ms="-1")
+    world = worlds.open(more=', columns=("timestamp", "headers")')
     now = round(time.time(), 3)
-    worlds.broker.produce(worlds.topic, 0, number(2), stamps=[-0.001, now])
+    stamps = [-0.001, now, -0.005, -62_135_596_800.0, 253_402_300_799.0, -62_135_596_801.0, 1.7e12, 1.7e15]
+    worlds.broker.produce(worlds.topic, 0, number(len(stamps)), stamps=stamps)
+    send(worlds.broker.servers, worlds.topic, ["f\u00fcr".encode("latin-1")])
     world.give("0")
-    commit(world, "0")
-    assert [(n, at and at.timestamp()) for n, at in read(world, "n", "_timestamp")] == [(0, None), (1, now)]
+    assert commit(world, "0")["p:0"].rows == len(stamps) + 1
+    rows = sorted(log(world.table / "main").rows(), key=lambda r: r["_offset"])
+    kept = [None, now, -0.005, -62_135_596_800.0, 253_402_300_799.0, None, None, None]
+    assert [r["_timestamp"] and round(r["_timestamp"].timestamp(), 3) for r in rows[:-1]] == kept
+    assert [r["n"] for r in rows] == [*range(len(stamps)), 1]
+    assert [r["_headers"] for r in rows[-2:]] == [None, [{"key": None, "value": None}]]
 
 
 @pytest.mark.parametrize("moment", ["look_again", "write_together"])
