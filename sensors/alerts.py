@@ -1,35 +1,39 @@
-"""Calls a person: `make_alert_sensor(tell)` in a pipeline file is a sensor that calls `tell` for each alert.
+"""Sends alerts: `make_alert_sensor(tell)` in a pipeline file is a sensor that calls `tell` for each alert.
 
 Laws:
-1. An alert is a need of `rota.face.needs`, which a check of this code location quotes or which its sensors are themselves;
-   another check of it that fails as an error; or a run of it that failed and is not tried again by itself.
-2. One cause is told once, at least, and once when it is over; how often a run, a partition or a sensor meets it does not
-   count. What was there before the sensor's first tick is told of all but runs, because it still is so.
-3. Dagster stores with the tick what was told, so after it was told. Where it cannot (SQLite gives it 5 s on a busy machine)
-   the next tick tells again. The other order could call nobody.
+1. An alert is a need of `rota.face.needs` that a check of this code location quotes or that one of its sensors is; another
+   check of it that fails as an error; or a run of it that failed and is not retried automatically.
+2. One cause is sent once, and once more when it is over, however many runs, partitions or sensors meet it. The first tick
+   also sends causes that are older than the sensor, except failed runs.
+3. A failed run is over when all that failed in it succeeded later: see `is_mended`.
+4. Dagster stores the sent alerts with the tick, after they were sent. If it cannot store them (SQLite waits 5 s on a busy
+   machine), the next tick sends them again. In the other order an alert could be lost.
 """
 
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal, Self
 
 import dagster as dg
 
 from rota.dagster.assets.checks import describe_need, read_said
 from rota.dagster.assets.names import INCARNATION, REBALANCE
 from rota.dagster.assets.page_keys import NEEDS
-from rota.dagster.sensors.runs import ENDED, explain_failure
+from rota.dagster.sensors.runs import explain_failure
 from rota.dagster.sensors.seen import find_location, is_here, see_sensors
 from rota.ids import pipeline_of, quote
 
 TICK = 30  # seconds between two ticks
 MOST = 100  # failed runs that one tick tells of
 NAMED = 3  # needs of one cause that an alert quotes
+PARTITION, RANGE = "dagster/partition", ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+PARTITION_TAGS = (PARTITION, *RANGE)
 AGAIN = {INCARNATION, REBALANCE}  # tags of runs that a sensor launches again: a need says where it does so in vain
 
 
@@ -44,11 +48,34 @@ class Alert:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that is told once, by the name of its cause. `source`: the check that says so, or the job whose run failed;
-    empty for sensors."""
+    """A cause that is sent once. `source`: the check that reports it; empty for sensors and runs.
+
+    `runs`: the ids of the runs that failed for it.
+    """
 
     alert: Alert
     source: str = ""
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SentAlert:
+    """What the cursor keeps of a sent alert: what reports its cause, its title, and the failed runs that are not mended."""
+
+    source: str
+    title: str
+    path: str
+    runs: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, stored: Sequence[Any]) -> Self:
+        """The alert of a cursor's row."""
+        source, title, path, *runs = stored
+        return cls(source, title, path, tuple(runs))
+
+    def store(self) -> list[str]:
+        """The cursor's row."""
+        return [self.source, self.title, self.path, *self.runs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +99,77 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
     )
     def call(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         before = json.loads(context.cursor or "{}")
-        told: dict[str, list[str]] = before.get("told", {})
-        needs, found, unsaid = read_checks(context)
+        sent = {key: SentAlert.read(row) for key, row in before.get("told", {}).items()}
+        needs, found, silent = read_checks(context)
         found |= join_needs([*needs, *read_sensors(context)])
         run, failed = find_failed_runs(context, before.get("run"))
         found |= failed
-        kept = {key: one for key, one in told.items() if key not in found and _still_stands(context, one[0], unsaid)}
-        alerts = [one.alert for key, one in found.items() if key not in told]
-        over = [one for key, one in told.items() if key not in found and key not in kept]
-        alerts += [Alert(f"over: {title}", "It is well again.", path) for _, title, path in over]
+        kept = {key: still for key, one in sent.items() if (still := _keep(context, one, found.get(key), silent))}
+        alerts = [one.alert for key, one in found.items() if key not in sent]
+        over = [one for key, one in sent.items() if key not in kept]
+        alerts += [Alert(f"over: {one.title}", "It is well again.", one.path) for one in over]
         for alert in alerts:
             context.log.info(alert.title)
             tell(alert)
-        new = {key: [one.source, one.alert.title, one.alert.path] for key, one in found.items()}
-        kept |= {key: told.get(key, one) for key, one in new.items()}  # what is over is called what it was
-        context.update_cursor(json.dumps({"run": run, "told": kept}))
+        for key, one in found.items():
+            kept.setdefault(key, SentAlert(one.source, one.alert.title, one.alert.path, one.runs))
+        context.update_cursor(json.dumps({"run": run, "told": {key: one.store() for key, one in kept.items()}}))
         return dg.SkipReason("; ".join(alert.title for alert in alerts) or "no new alert")
 
     return call
 
 
-def _still_stands(context: dg.SensorEvaluationContext, source: str, unsaid: list[str]) -> bool:
-    """Whether what was told may still be so, although nothing says it now: its check says nothing, because a run of it has
-    not finished or was skipped, or no run of its job has succeeded since."""
-    if not source.startswith("job "):
-        return source in unsaid
-    last = context.instance.get_runs(dg.RunsFilter(job_name=source.removeprefix("job "), statuses=ENDED), limit=1)
-    return bool(last) and last[0].status == dg.DagsterRunStatus.FAILURE
+def _keep(
+    context: dg.SensorEvaluationContext, sent: SentAlert, found: Trouble | None, silent: Sequence[str]
+) -> SentAlert | None:
+    """The sent alert while its cause lasts; None once it is over.
+
+    A check that has no result now (its run has not finished, or was skipped) ends no alert.
+    """
+    if sent.runs:
+        failed = dict.fromkeys((*sent.runs, *(found.runs if found else ())))
+        still = tuple(run for run in failed if not is_mended(context, run))[-MOST:]
+        return replace(sent, runs=still) if still else None
+    if found:
+        return replace(sent, source=found.source)
+    return sent if sent.source in silent else None
+
+
+def is_mended(context: dg.SensorEvaluationContext, run_id: str) -> bool:
+    """Whether all that failed in the run succeeded later, or the run was deleted.
+
+    For a run of assets: each of its assets that the run did not materialize was materialized after it, in the run's
+    partition if it has one, by any job. For each run: a later run of the same job, assets and partition succeeded. A
+    success of other assets proves nothing, although Dagster runs all clicks in one job.
+    """
+    record = context.instance.get_run_record_by_id(run_id)
+    if record is None:
+        return True
+    run = record.dagster_run
+    ended = record.end_time or record.update_timestamp.timestamp()
+    later = dg.RunsFilter(
+        job_name=run.job_name,
+        statuses=[dg.DagsterRunStatus.SUCCESS],
+        created_after=datetime.fromtimestamp(ended, UTC),
+    )
+    if any(_find_work(one) == _find_work(run) for one in context.instance.get_runs(later)):
+        return True
+    assets = run.asset_selection or _repository(context).get_job(run.job_name).asset_layer.selected_asset_keys
+    if not assets or any(tag in run.tags for tag in RANGE):
+        return False
+    partition = run.tags.get(PARTITION)
+
+    def materialized(asset: dg.AssetKey) -> bool:
+        since = dg.AssetRecordsFilter(asset, asset_partitions=[partition] if partition else None, after_timestamp=ended)
+        return bool(context.instance.fetch_materializations(since, limit=1).records)
+
+    done = context.instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
+    return all(materialized(asset) for asset in set(assets) - {one.asset_key for one in done})
+
+
+def _find_work(run: dg.DagsterRun) -> tuple[object, ...]:
+    """What a run of a job works on: its assets (None: all of the job) and its partition or range."""
+    return run.asset_selection, *(run.tags.get(tag) for tag in PARTITION_TAGS)
 
 
 def digest(text: str) -> str:
@@ -107,8 +178,7 @@ def digest(text: str) -> str:
 
 
 def read_checks(context: dg.SensorEvaluationContext) -> tuple[list[Told], dict[str, Trouble], list[str]]:
-    """The needs that the checks of this code location quote, what others of them say that fail as errors, and those checks
-    that say nothing now."""
+    """The needs that the checks of this code location quote, errors of its other checks, and checks without a result."""
     needs: list[Told] = []
     failing: dict[str, Trouble] = {}
     unsaid: list[str] = []
@@ -144,12 +214,15 @@ def read_sensors(context: dg.SensorEvaluationContext) -> Iterator[Told]:
 
 
 def join_needs(needs: Iterable[Told]) -> dict[str, Trouble]:
-    """The alert of each cause among the needs, by what tells it from others."""
+    """The alert of each cause among the needs.
+
+    Parked partitions of a pipeline share a cause if their errors are of one kind, whatever files the reasons name.
+    """
 
     def find_cause(told: Told) -> tuple[str, str, str]:
         need = told.need
         about, which = need["name"], need.get("which", "")
-        if need["kind"] == "partition":  # the reasons of several name each its own
+        if need["kind"] == "partition":  # each reason names its own partition
             about, which = pipeline_of(about), which.replace(quote(about), "").replace(about, "")
         of = "" if need["cause"] == "fails" else about  # many sensors fail for one reason
         return of, need["cause"], which and digest(which)
@@ -166,8 +239,10 @@ def join_needs(needs: Iterable[Told]) -> dict[str, Trouble]:
 
 
 def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> tuple[int, dict[str, Trouble]]:
-    """The newest failure of a run, and what failed of this code location after `after`, by job and reason; nothing without
-    it."""
+    """The newest failure of a run, and the runs of this code location that failed after `after`, by title and reason.
+
+    Without `after` no run is returned: failures before the sensor's first tick send no alert.
+    """
     failed: Literal[dg.DagsterEventType.RUN_FAILURE] = dg.DagsterEventType.RUN_FAILURE
     if after is None:
         newest = context.instance.fetch_run_status_changes(failed, limit=1).records
@@ -179,7 +254,9 @@ def find_failed_runs(context: dg.SensorEvaluationContext, after: int | None) -> 
         run = context.instance.get_run_by_id(one.event_log_entry.run_id)
         if run is not None and _is_mine(context, run) and not AGAIN & run.tags.keys():
             alert = _describe_run(context, run, one.event_log_entry)
-            found.setdefault(f"run {run.job_name} {digest(alert.text)}", Trouble(alert, f"job {run.job_name}"))
+            key = f"{alert.title} {digest(alert.text)}"
+            first = found.setdefault(key, Trouble(alert))
+            found[key] = replace(first, runs=(*first.runs, run.run_id))
     return (records[-1].storage_id if records else after), found
 
 

@@ -26,12 +26,14 @@ def park(
     retry_after: float | None = None,
     offset: int | None = None,
     person: bool = False,
+    error: str = "",
     checks: Sequence[Check] = (),
 ) -> Parked:
     """Parks the partition, or counts one more failure of the same offset.
 
     It is retried after `retry_after` seconds * 2^(failures - 1), at most an hour. `step` is the next step; `person`: it
-    needs an operator. Raises Conflict if one of the `checks` does not hold.
+    needs an operator. `error` is the class of the error, if the class states the cause. Raises Conflict if one of the
+    `checks` does not hold.
     """
     now = tree.store.now()
 
@@ -46,6 +48,7 @@ def park(
             retry_at=None if wait is None else now + wait,
             offset=offset,
             person=person,
+            error=error,
         )
 
     return tree.update(tree.paths.parking(partition), Parked, parked, checks)

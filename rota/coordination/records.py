@@ -259,7 +259,7 @@ class Parked(Record):
     """Why no run consumes a partition for now. `since` and `retry_at` are in server seconds.
 
     `retry_at` None: no automatic retry; an operator must run `rota retry`. `person`: it needs an operator, although it
-    is retried. `step`: the next step, where known.
+    is retried. `step`: the next step, where known. `error`: the class of the error, if the class states the cause.
     """
 
     reason: Text
@@ -269,6 +269,7 @@ class Parked(Record):
     retry_at: Amount | None = None
     offset: Whole | None = None
     person: bool = False
+    error: Text = ""
 
 
 class Moved(BaseModel):

@@ -260,7 +260,7 @@ def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
         times = f" (failed {park.failures}x)" if park.failures > 1 else ""
         lasted = max(0.0, seen.now - park.since) if park.since else 0.0
         why = f"it is parked{times}: {park.reason}"
-        return Finding("partition", p, "parked", why, step, lasted=lasted, which=park.reason)
+        return Finding("partition", p, "parked", why, step, lasted=lasted, which=park.error or park.reason)
     waits = "is tried again by itself" if is_waiting(park, seen.now) else "is to be tried again now"
     return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", park.step, patience=None)
 

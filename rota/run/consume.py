@@ -26,6 +26,7 @@ from rota.errors import (
     BadTransform,
     Conflict,
     CoordinationError,
+    DataError,
     EnvironmentFailed,
     Fenced,
     ForeignTable,
@@ -345,7 +346,7 @@ class ConsumingRun:
         try:
             record = park(
                 self.tree, partition, error.what, step=error.step, retry_after=wait, offset=at, person=person,
-                checks=self.prove(partition),
+                error="" if type(error) in (RotaError, DataError) else type(error).__name__, checks=self.prove(partition),
             )  # fmt: skip
         except Conflict as lost:
             return DroppedPartition(partition, f"it failed ({error}), but is this run's no more: {lost}")
