@@ -183,7 +183,7 @@ class Bisection:
             if isinstance(error, RotaError) and error.facts.get("late"):
                 return self._late(seconds, place)
             told = self.source.translate if isinstance(self.source, Translates) else str
-            return failures.judge_failure(error, self.spark, one, told, place)
+            return failures.judge_failure(error, self.spark, one, told, place, self.pipeline.module)
 
     def _describe_place(self, partition: str, start: int, end: int) -> str:
         """Where a failed job read: what a person looks for, and what `rota skip` would skip."""
@@ -310,7 +310,7 @@ class Bisection:
         except BadTransform:
             raise
         except (Exception, SystemExit) as error:  # the user's code may raise anything
-            judged = failures.judge_failure(error, self.spark, None)
+            judged = failures.judge_failure(error, self.spark, None, module=self.pipeline.module)
             raise (_everywhere(judged) if isinstance(judged, DataError) else judged) from error
         try:
             check_columns(schema, self.schema)

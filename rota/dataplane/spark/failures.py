@@ -11,11 +11,13 @@ import re
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from rota.dataplane.spark.deadline import limit
+from rota.dataplane.spark.places import find_place
 from rota.dataplane.spark.session import take_first_line
-from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, MODULE, NO_JARS, PYTHON, WRAPPED
+from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, GUESS, MODULE, NO_JARS, PYTHON, WRAPPED
 from rota.errors import BadTransform, EnvironmentFailed, RotaError
 from rota.ids import quote
 
@@ -35,9 +37,21 @@ def judge_failure(
     partition: str | None,
     told: Callable[[str], str] = str,
     place: str = "",
+    module: ModuleType | None = None,
 ) -> RotaError:
-    """What a failed job means; `partition` is the only one that the job held, if it held only one, and `place` says where
-    it read. `told` makes the error's text readable."""
+    """Decide what a failed job means.
+
+    Args:
+        error: what the job raised.
+        spark: the session that ran the job; it is asked for a trivial query where the error leaves doubt.
+        partition: the partition of the job, if the job held only one.
+        told: makes the error's text readable.
+        place: the offsets that the job read.
+        module: the pipeline's module, of which the error names the line.
+
+    Returns:
+        EnvironmentFailed, or BadTransform for a fault of the data or of the transform; `error` itself if it is rota's own.
+    """
     if isinstance(error, RotaError):
         return error
     text, cause = f"{type(error).__name__}: {error}", told(explain_cause(error)).rstrip(" ;.")
@@ -53,7 +67,8 @@ def judge_failure(
         what = mend or f"Spark failed ({cause})"
         return EnvironmentFailed(f"{what}. No partition is parked; the next run tries again", why=cause + place)
     final = type(error).__name__ in ANALYSIS
-    return BadTransform(f"{cause}{place}", step=name_step(final, partition), partition=partition, person=final)
+    line = f" ({found})" if (found := find_place(error, module)) else ""
+    return BadTransform(f"{cause}{line}{place}", step=name_step(final, partition), partition=partition, person=final)
 
 
 def name_step(final: bool, partition: str | None) -> str:
@@ -70,7 +85,7 @@ def explain_cause(error: BaseException) -> str:
     if causes:
         kind, said = causes[-1]
         return f"{kind.rsplit('.', 1)[-1]}: {' '.join(said.split())[:300]}"
-    return f"{type(error).__name__}: {take_first_line(error)}"
+    return f"{type(error).__name__}: {GUESS.sub('', take_first_line(error))}"
 
 
 def explain_python(text: str) -> str:

@@ -31,6 +31,12 @@ MODULE = re.compile(r"^\s*ModuleNotFoundError: No module named '([\w.]+)'", re.M
 NO_JARS = "S3AFileSystem not found"
 # Not known as of the analysis, a typo in a transform is tried three times before a person is asked.
 ANALYSIS = ("AnalysisException", "ParseException")  # before any row is read: no other data mends it
+# Not seen, an error of the transform names no line of the pipeline's file.
+FRAME = re.compile(r'^\s*File "([^"\n]+)", line (\d+)', re.M)
+CALL_SITE = re.compile(r"^(.+):(\d+)$", re.M)
+UNRESOLVED_NAMES = ("objectName", "name", "fieldName")  # the parameters of a message that name the column
+# Not seen, a column that a frame does not have is reported with Spark's guess about a join, which is mostly wrong.
+GUESS = re.compile(r" It's probably because of illegal references like `.*?`\.(?= SQLSTATE|$)")
 # Not known as a wrapper, an error is told without the one that it wraps.
 WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
 # Not seen, a task that cannot be ended holds its slot until Spark ends.

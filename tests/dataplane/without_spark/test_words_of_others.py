@@ -14,7 +14,7 @@ import pytest
 from pyspark import errors
 
 from rota.dataplane.spark.session import take_first_line
-from rota.dataplane.spark.words import ANALYSIS, EARLY, ENVIRONMENT, STUCK, TOKEN, UNRESOLVED, WRAPPED
+from rota.dataplane.spark.words import ANALYSIS, EARLY, ENVIRONMENT, GUESS, STUCK, TOKEN, UNRESOLVED, WRAPPED
 from rota.ledger.delta_features import CHANGED, UNREAD
 from rota.machine import free_port
 from rota.stores import DETAILS
@@ -66,6 +66,8 @@ def test_spark_has_these_conditions() -> None:
     assert {"PYTHON_VERSION_MISMATCH", *EARLY.pattern.split("|")} <= here.keys()
     for name in (*servers, *sessions, "PYTHON_VERSION_MISMATCH"):
         assert ENVIRONMENT.search(f"[{name}]")
+    (guess,) = known["CANNOT_RESOLVE_DATAFRAME_COLUMN"]["message"]
+    assert GUESS.sub("", guess) == "Cannot resolve dataframe column <name>."
 
 
 def test_pyspark_has_these_errors() -> None:
