@@ -6,27 +6,33 @@ Laws:
    partition. Only here may a checkpoint go back.
 3. It changes nothing while a run is alive: no run may commit under a token that is being outgrown.
 4. It begins only if every record can be read: `rota repair` comes first.
+5. It leaves no checkpoint of a pipeline that was renamed or forgotten meanwhile: another pipeline may take that name.
 
 The data plane detects that it is needed, and defines what a table carries: a meta id of another group, a token above
 that of a current own record, a checkpoint ahead of its table.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import remove_node
 from rota.coordination.records import Checkpoint, Meta
 from rota.coordination.repair import check_readable
 from rota.errors import ConfigError, counted
-from rota.ids import parse_run
+from rota.ids import parse_run, pipeline_of
 
 
-def adopt(tree: GroupState, greatest_token: int, checkpoints: Mapping[str, Checkpoint | None] | None = None) -> Meta:
+def adopt(
+    tree: GroupState,
+    greatest_token: int,
+    checkpoints: Mapping[str, Checkpoint | None] | None = None,
+    pipelines: Collection[str] = (),
+) -> Meta:
     """Raises the token base above `greatest_token`, the greatest in any of the group's tables, and sets the given
     checkpoints.
 
-    Checkpoints are set to the tables' offsets (None: removed). Returns the new settings. Raises ConfigError while runs
-    are alive.
+    Checkpoints are set to the tables' offsets (None: removed). `pipelines` are those that the group had before the tables
+    were read. Returns the new settings. Raises ConfigError while runs are alive.
     """
     check_adoptable(tree)
     meta = tree.update(tree.paths.meta, Meta, lambda now: _raised(tree, now, greatest_token))
@@ -36,6 +42,10 @@ def adopt(tree: GroupState, greatest_token: int, checkpoints: Mapping[str, Check
             tree.put(path, checkpoint)
         else:
             remove_node(tree, path)  # there was none, or another adoption removed it
+    if gone := set(pipelines) - tree.pipelines().keys():
+        for partition in checkpoints or {}:
+            if pipeline_of(partition) in gone:
+                remove_node(tree, tree.paths.checkpoint(partition))
     return meta
 
 

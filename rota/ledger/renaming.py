@@ -18,14 +18,16 @@ from rota.ids import rename_id
 from rota.ledger.change import commit_change
 from rota.ledger.identity import RENAMING, Rename, count_adoptions, find_owner, find_rename
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Draft
+from rota.ledger.port import Draft, Version
 from rota.ledger.values import DataFile, Position
 
 
-def is_renamed(main: Ledger, old: str) -> bool:
-    """Whether the table has gone from `old` to the ledger's pipeline. Raises ConfigError where there is nothing that could,
-    ForeignTable where it is somebody else's."""
-    table, new = main.open(), main.pipeline
+def is_renamed(main: Ledger, old: str, table: Version | None) -> bool:
+    """Whether this version of the table was renamed from `old` to the ledger's pipeline.
+
+    Raises: ConfigError if it cannot be, ForeignTable if it is another group's.
+    """
+    new = main.pipeline
     if table is None:
         raise ConfigError(
             f"There is no table at {main.location}. Let {new!r} name the path of the table of {old!r}, or move its folder "
@@ -47,13 +49,20 @@ def is_renamed(main: Ledger, old: str) -> bool:
     )
 
 
-def begin_rename(main: Ledger, old: str, partitions: Iterable[str]) -> int:
-    """Nobody has the table after it: the number of this rename. `partitions` are all of `old`. Raises as `is_renamed`."""
+def begin_rename(main: Ledger, old: str, partitions: Iterable[str]) -> int | None:
+    """Take the table from `old`, so that no pipeline owns it until `finish_rename`.
+
+    Args:
+        partitions: all partitions of `old`.
+    Returns: the number of this rename; None if another rename to the same name ended meanwhile.
+    Raises: as `is_renamed`.
+    """
     former, new, all_of_old = replace(main, pipeline=old), main.pipeline, tuple(partitions)
 
-    def make(_: int) -> Draft[int] | int:
-        is_renamed(main, old)
+    def make(_: int) -> Draft[int | None] | int | None:
         table = main.open_existing()
+        if is_renamed(main, old, table):
+            return None
         if number := table.transaction(RENAMING):
             return number
         number = (count_adoptions(table) or 0) + 1

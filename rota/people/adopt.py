@@ -40,7 +40,7 @@ def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
     a table belongs to another pipeline: `rota rename` changes a name, because the offsets go with it.
     """
     coordination.check_adoptable(tree)
-    meta, greatest, checkpoints = tree.meta(), 0, dict[str, Checkpoint | None]()
+    meta, greatest, checkpoints, before = tree.meta(), 0, dict[str, Checkpoint | None](), tree.pipelines()
     found = {one.name: (one, open_tables(one, tree.group, meta.id)) for one in pipelines}
     for _, tables in found.values():
         for table in (tables.main, tables.quarantine):
@@ -59,7 +59,7 @@ def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
                 )
             elif p in consumed:
                 checkpoints[p] = None
-    meta = coordination.adopt(tree, greatest, checkpoints)
+    meta = coordination.adopt(tree, greatest, checkpoints, before)
     for partition in tree.store.children(tree.paths.parked):
         with suppress(CoordinationError):
             unpark(tree, partition)

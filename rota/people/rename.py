@@ -27,12 +27,13 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     if checked_id("pipeline", old) == new:
         raise ConfigError(f"{old!r} is its name already. Give the old name, then the new one")
     tables, source = open_tables(pipeline, tree.group, tree.meta().id), open_source(pipeline)
-    if renaming.is_renamed(tables.main, old):
+    if renaming.is_renamed(tables.main, old, tables.main.open()):
         return None
     log = (p for p in tables.main.list_partitions() if pipeline_of(p) == old)
     ids = {p: rename_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
     coordination.check(tree, old, new, ids)
-    number = renaming.begin_rename(tables.main, old, ids)
+    if (number := renaming.begin_rename(tables.main, old, ids)) is None:
+        return None
     if isinstance(source, FollowsRename):
         source.rename_pipeline(old, number)
     tables.quarantine.open_or_make()  # also if it does not exist: a late run must not create it for the old name

@@ -188,13 +188,13 @@ class FilesSource:
         return {p: tuple(offset for q, offset in changed if q == p) for p in spans}
 
     def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
-        """See `ChangesInPlace.explain_unsettled`: the files that have not rested for `settle` seconds."""
+        """See `ChangesInPlace.explain_unsettled`: files that no rename moved and that did not rest."""
         files = self.index.files((partition,))[partition]
         ((_, listed),) = self._list_rested({partition: frozenset()})
         if isinstance(listed, OSError):
             raise listed
         rested = {file.path for file in listed}
-        moved = {o: files[o] for o in offsets if files[o].path not in rested}
+        moved = {o: files[o] for o in offsets if o < len(files) and files[o].path not in rested}
         look = self.landing.look(moved.values())
         now = {o: look(file) for o, file in moved.items()}
         moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
