@@ -229,3 +229,8 @@ def dagster_name(*parts: str) -> str:
     Dagster allows `[A-Za-z0-9_]` there, a name of rota also `-` and `.`: these become `_2d` and `_2e`, and an `_` that
     could be taken for one of them `_5f`. No two lists of names share one."""
     return "__".join(re.sub(r"[-.]|_(?=2d|2e|5f)", lambda m: f"_{ord(m[0]):02x}", part) for part in parts)
+
+
+def split_dagster_name(name: str) -> tuple[str, ...]:
+    """The parts of a name that `dagster_name` made."""
+    return tuple(re.sub(r"_(2d|2e|5f)", lambda m: chr(int(m[1], 16)), part) for part in name.split("__"))

@@ -74,6 +74,10 @@ def main() -> None:
     warnings.filterwarnings("ignore", module=r"dagster\.")  # of a pipeline file's assets: Dagster's own log says them
     if sys.argv[1:] and sys.argv[1] in SPARING:
         sys.meta_path.insert(0, NO_PANDAS)
+    if "--json" in sys.argv:
+        from rota.cli.view import reserve_stdout
+
+        reserve_stdout()
     try:
         cli.main(standalone_mode=True)
     except RotaError as error:

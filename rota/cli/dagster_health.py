@@ -4,6 +4,7 @@ Laws: it changes nothing. A page that does not answer is told as that. Of severa
 one that ROTA_LOCATION names; without it, of all that have these pipelines.
 """
 
+import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 from rota.errors import EnvironmentFailed, printable
 from rota.face.needs import FAILURES
 from rota.face.seen import DagsterSeen, FailedRuns, SensorSeen, Tick, blame_sensors, measure_silence
-from rota.ids import dagster_name
+from rota.ids import dagster_name, split_dagster_name
 from rota.local.page import DagsterPage, Words
 
 TICKS = 20  # of a sensor that are looked at
@@ -29,6 +30,8 @@ OF_SENSOR = """{alias}: sensorOrError(sensorSelector: {{repositoryLocationName: 
 LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".dagster/repository", value: "{place}"}}],
   statuses: [SUCCESS, FAILURE]}}, limit: {most}) {{ ... on Runs {{ results {{
   runId status endTime tags {{ key value }} }} }} }}"""
+FILES = """{alias}: assetCheckExecutions(assetKey: {{path: {path}}}, checkName: "every_file_served", limit: 1) {{
+  evaluation {{ success metadataEntries {{ label ... on JsonMetadataEntry {{ jsonString }} }} }} }}"""
 LOST = "DagsterUserCodeUnreachableError"  # Dagster's: no code server answered
 JOBS = {"backlog": ("consume", "rota/incarnation"), "membership": ("rebalance", "rota/rebalance")}  # sensor -> job, tag
 KINDS = ("membership", "backlog", "checks")  # of rota's sensors
@@ -47,6 +50,7 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         ticks = _read_ticks(page, mine)
         failed = _read_failures(page, "backlog", pipelines, mine)
         rebalances = _read_failures(page, "membership", groups, mine)
+        refused = _read_refused(page, mine)
     except EnvironmentFailed as error:
         return DagsterSeen(str(error))
     where = page.location.partition("/")[0]
@@ -67,7 +71,9 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         if silence := measure_silence(blamed):
             lost[location] = silence
     loading = lost or any(entry["loadStatus"] == "LOADING" for entry in meant)
-    return DagsterSeen("", locations, tuple(sensors), lost, () if loading else tuple(unserved), failed, rebalances)
+    return DagsterSeen(
+        "", locations, tuple(sensors), lost, () if loading else tuple(unserved), failed, rebalances, refused
+    )
 
 
 def _find_fault(entry: Mapping[str, Any]) -> str:
@@ -118,6 +124,20 @@ def _read_ticks(page: DagsterPage, sensors: Sequence[Mapping[str, Any]]) -> list
     found = page.ask(f"query Ticks {{ {query} }}") if query else {}
     told = [(found[f"s{n}"].get("sensorState") or {}).get("ticks", []) for n in range(len(sensors))]
     return [[_describe_tick(tick) for tick in ticks] for ticks in told]
+
+
+def _read_refused(page: DagsterPage, sensors: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Pipeline file -> what of it Dagster does not serve, by the check `every_file_served` of each membership."""
+    paths = [split_dagster_name(one["name"]) for one in sensors if one["name"].endswith("__membership")]
+    query = " ".join(FILES.format(alias=f"m{n}", path=json.dumps(path)) for n, path in enumerate(paths))
+    found: dict[str, str] = {}
+    for executions in (page.ask(f"query Files {{ {query} }}") if query else {}).values():
+        for evaluation in (one["evaluation"] for one in executions if one["evaluation"]):
+            entries = {entry["label"]: entry.get("jsonString") for entry in evaluation["metadataEntries"]}
+            found |= {
+                str(file): printable(str(why)) for file, why in json.loads(entries.get("refused") or "{}").items()
+            }
+    return found
 
 
 def _describe(sensor: Mapping[str, Any], ticks: Sequence[Tick], now: float, pipelines: Sequence[str]) -> SensorSeen:

@@ -1,12 +1,18 @@
-"""How commands print. Law: with `--json` a command prints one JSON document and nothing else to standard output."""
+"""How commands print. Law: with `--json` a command prints one JSON document and nothing else to standard output.
+
+So `reserve_stdout` keeps standard output for the document. A pipeline file may print as it is imported, and so may a
+library: that goes to standard error.
+"""
 
 import json
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import click
 from rich.console import Console
@@ -25,11 +31,20 @@ SILENT = 1.0  # seconds that a command takes without a word
 _waits = threading.Lock()  # held while a wait is told
 console = Console(highlight=False, emoji=False)  # a key may hold `:x:`
 errors = Console(highlight=False, emoji=False, stderr=True)
+_documents: IO[str] | None = None  # where documents go; None: standard output
+
+
+def reserve_stdout() -> None:
+    """Keeps standard output for `print_document`. From now on everything else is written to standard error."""
+    global _documents
+    sys.stdout.flush()
+    _documents = os.fdopen(os.dup(sys.stdout.fileno()), "w", errors="backslashreplace")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
 
 def print_document(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """Prints one JSON document. A value that JSON does not know is printed as text."""
-    click.echo(json.dumps(value, indent=2, default=str))
+    click.echo(json.dumps(value, indent=2, default=str), file=_documents)
 
 
 def make_table(

@@ -211,6 +211,9 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
         why = f"no sensor has begun a tick for {min(ticking):.0f} s"
         step = "see whether Dagster's daemon runs, and start it again"
         yield Finding("dagster", "Dagster", "daemon", why, step, IDLE, lasted=min(ticking))
+    for file, why in there.refused.items():
+        if file not in seen.refused:  # the load of the catalog reports it already
+            yield Finding("file", file, "refused", why)
     for pipeline in there.unserved:
         why = "Dagster does not serve it"
         step = "reload the code location; what it then says of the file is on its page"

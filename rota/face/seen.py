@@ -123,7 +123,8 @@ class FailedRuns:
 class DagsterSeen:
     """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
     reason; `lost` those whose server does not answer, with the seconds for which that is known; `unserved` those that
-    none serves; `failed` those whose last runs failed, and `rebalances` the groups whose last rebalances did."""
+    none serves; `failed` those whose last runs failed, and `rebalances` the groups whose last rebalances did. `refused`:
+    pipeline file -> what of it Dagster does not serve, and why."""
 
     silent: str = ""
     locations: Mapping[str, str] = field(default_factory=dict)
@@ -132,6 +133,7 @@ class DagsterSeen:
     unserved: Sequence[str] = ()
     failed: Mapping[str, FailedRuns] = field(default_factory=dict)
     rebalances: Mapping[str, FailedRuns] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,6 +162,9 @@ NEEDS = {
     "a Spark without executors": (replace(WELL, unable={"w1": "no executor"}), SETTLE, "unable", "give its Spark room"),
     "an id twice": (replace(WELL, twice=("w1",)), SETTLE, "twice", "another --id"),
     "a refused file": (replace(WELL, refused={"x.py": "it raised. Mend it"}), 0.0, "refused", "Mend it"),
+    "a job that Dagster does not load": (
+        dagster(refused={"x.py": "its job is left out. Mend it"}), 0.0, "refused", "x.py: its job is left out",
+    ),
     "no source": (pipeline(fault="no folder. Check it"), SETTLE, "source", "no folder"),
     "a foreign table": (pipeline(refusal="another group's. rota adopt", foreign=True), 0.0, "table", "rota adopt"),
     "a table that cannot be read": (pipeline(refusal="disk"), SETTLE, "table", "disk"),

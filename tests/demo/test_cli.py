@@ -213,6 +213,17 @@ def test_check_names_each_setting_its_origin_and_what_is_wrong(tmp_path: Path) -
     assert "NOWHERE" in probes["source of orders"]["seen"]
 
 
+def test_what_a_pipeline_file_prints_is_no_part_of_the_document(tmp_path: Path) -> None:
+    """By `print`, by the file descriptor and by a process of its own; without `--json` all of it is printed as it is."""
+    prints = "import os\nprint('one')\nos.write(1, b'two\\n')\nos.system('echo three')\n"
+    (tmp_path / "p.py").write_text(prints + "raise ValueError('no pipeline')")
+    environ = {"ROTA_PIPELINES": str(tmp_path), "ROTA_ZOOKEEPER": "127.0.0.1:1"}
+    done = rota("check", "--json", **environ)
+    assert "no pipeline" in str(json.loads(done.stdout))
+    assert all(f"{word}\n" in done.stderr for word in ("one", "two", "three"))
+    assert all(f"{word}\n" in rota("check", **environ).stdout for word in ("one", "two", "three"))
+
+
 def test_check_says_what_is_wrong_with_a_source(tmp_path: Path) -> None:
     """It said ok where the folder was not there, and nothing of what is never read."""
     source = "files({}, format='csv', schema='a int')"

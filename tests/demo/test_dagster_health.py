@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rota.cli.dagster_health import read_dagster
@@ -21,6 +21,7 @@ class Page(DagsterPage):
     locations: Mapping[str, list[str] | dict[str, Any]] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
     ticks: tuple[Mapping[str, Any], ...] = ()
+    checked: str = ""  # the path of the asset whose check found a file that Dagster does not serve
 
     def ask(self, query: str, **_: object) -> Mapping[str, Any]:
         if "workspaceOrError" in query:
@@ -29,6 +30,13 @@ class Page(DagsterPage):
                     "__typename": "Workspace",
                     "locationEntries": [*map(self.describe, self.locations)],
                 }
+            }
+        if "assetCheckExecutions" in query:
+            entries = [{"label": "wrong"}, {"label": "refused", "jsonString": '{"x.py": "its job is left out"}'}]
+            paths = re.findall(r"(m\d+): assetCheckExecutions\(assetKey: {path: (\[.*?\])}", query)
+            return {
+                alias: [{"evaluation": {"success": False, "metadataEntries": entries}}] if path == self.checked else []
+                for alias, path in paths
             }
         if "sensorOrError" in query:
             return {one: {"sensorState": {"ticks": self.ticks}} for one in re.findall(r"(s\d+): sensorOrError", query)}
@@ -132,3 +140,14 @@ def test_a_tick_that_takes_long_to_fail_counts_as_long() -> None:
     ticks = (tick(70.0, 80.0, refused), tick(20.0, 30.0, refused), tick(0.0, 1.0))
     seen = read_dagster(Page("u", "", {"one": PRODUCTION}, ticks=ticks), ["p"], ["default"])
     assert {(one.failing, one.why) for one in seen.sensors} == {(60.0, "No ZooKeeper")}
+
+
+def test_what_dagster_does_not_serve_of_a_file_is_read_from_the_check_of_its_own_deployment() -> None:
+    """`rota status --check` exited with 0 while the page and `rota check` had an error."""
+    one = {"one": PRODUCTION}
+    assert read_dagster(Page("u", "", one), ["p"], ["default"]).refused == {}
+    found = read_dagster(Page("u", "", one, checked='["default", "membership"]'), ["p"], ["default"])
+    assert found.refused == {"x.py": "its job is left out"}
+    other = Page("u", "", {"one": STAGING}, checked='["staging", "default", "membership"]')
+    assert read_dagster(other, ["p"], ["default"]).refused == {"x.py": "its job is left out"}
+    assert read_dagster(replace(other, locations=one), ["p"], ["default"]).refused == {}

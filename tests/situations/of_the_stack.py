@@ -156,6 +156,7 @@ def forget_new(stage: Stage, name: str) -> None:
 
 
 NEW = PIPELINE.format(name="NAME", group="many")
+JOB = NEW + '\nimport dagster as dg\n\nlate = dg.define_asset_job("late", selection=["missing/records"])\n'
 COPY = PIPELINE.format(name="OWN", group="many")
 SENSORS, ANY = r"sensor|ZooKeeper", r"."
 UNHEARD = {"check": "-", "alerts": False}  # what says it on the page, and the pager, is what is dead
@@ -197,6 +198,7 @@ STACK = (
     on_base(
         "file-raises", "refused", "Mend the file", add_file("raise ValueError('boom')"), take_file, alert="new-base"
     ),
+    on_base("job-left-out", "refused", "left out", add_file(JOB), forget_new, alert="new-base"),
     on_base("same-table", "refused", "table", add_file(COPY), take_file, alert="new-base"),
     on_base("not-reloaded", "unserved", "reload", add_file(NEW, reload=False), take_file, **UNHEARD),
     on_base("folder-gone", "refused", "ROTA_PIPELINES", folder_away, folder_back, **UNHEARD),
