@@ -84,5 +84,5 @@ def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: 
     return DagsterSeen(
         sensors=sensors,
         failed={pipeline.name: failed} if failed else {},
-        rebalances={pipeline.group: rebalances} if rebalances else {},
+        rebalances={pipeline.group: rebalances[0]} if rebalances else {},
     )

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 import dagster as dg
 
 from rota.dagster.assets.going import make_going_tag
-from rota.dagster.assets.names import GOING
+from rota.dagster.assets.names import GOING, INCARNATION
 from rota.dagster.assets.page_keys import ERROR
 from rota.dagster.private import GRPC_INFO_TAG, LOCATION_TAG
+from rota.ids import worker_of
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -84,16 +85,20 @@ class Runs:
         pause = min(60.0, 2.0 ** len(failed))
         return max(0.0, min(pause, (failed[0].end_time or 0.0) + pause - time.time()))
 
-    def read_failures(self, tag: str) -> "FailedRuns | None":
-        """The newest runs with this tag, if they failed."""
-        from rota.face.seen import FailedRuns
+    def read_failures(self, tag: str) -> "list[FailedRuns]":
+        """The newest runs with this tag that failed in a row, for each worker that `rota/incarnation` names."""
+        from rota.face.seen import FailedRuns, count_failures
 
-        launched = (one for one in self._list_ended({}, 10) if tag in one.dagster_run.tags)
-        if not (failed := list(takewhile(has_failed, launched))):
-            return None
-        last = failed[0].dagster_run.run_id
-        why, kind = explain_failure(self.instance, last)
-        return FailedRuns(len(failed), why or f"see run {last}", kind, time.time() - (failed[0].end_time or 0.0))
+        launched = [one for one in self._list_ended({}, 30) if tag in one.dagster_run.tags]
+        workers = [worker_of(one.dagster_run.tags.get(INCARNATION, "")) for one in launched]
+        counted = count_failures(zip(workers, map(has_failed, launched), strict=True))
+        found = []
+        for worker, (newest, times) in counted.items():
+            last = launched[newest].dagster_run.run_id
+            why, kind = explain_failure(self.instance, last)
+            ago = max(0.0, time.time() - (launched[newest].end_time or 0.0))
+            found.append(FailedRuns(times, why or f"see run {last}", kind, ago, worker))
+        return found
 
     def _list_ended(self, tags: Mapping[str, str], most: int) -> Sequence[dg.RunRecord]:
         over = dg.RunsFilter(job_name=self.job, tags={**self.tags, **tags}, statuses=ENDED)

@@ -6,19 +6,26 @@ one that ROTA_LOCATION names; without it, of all that have these pipelines.
 
 import json
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby
 from typing import Any
 
 from rota.errors import EnvironmentFailed, printable
 from rota.face.needs import FAILURES
-from rota.face.seen import DagsterSeen, FailedRuns, SensorSeen, Tick, blame_sensors, measure_silence
-from rota.ids import dagster_name, split_dagster_name
+from rota.face.seen import (
+    DagsterSeen,
+    FailedRuns,
+    SensorSeen,
+    Tick,
+    blame_sensors,
+    count_failures,
+    measure_silence,
+)
+from rota.ids import dagster_name, split_dagster_name, worker_of
 from rota.local.page import DagsterPage, Words
 
 TICKS = 20  # of a sensor that are looked at
-RUNS = 10  # of a pipeline, among them clicks
+RUNS = 30  # ended runs of a pipeline that are read: of all workers, and clicks
 LOCATIONS = """query Health { workspaceOrError { __typename ... on PythonError { message }
   ... on Workspace { locationEntries { name loadStatus locationOrLoadError { __typename
     ... on PythonError { className message causes { message } }
@@ -48,8 +55,9 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         found = [one for entry in entries for one in _list_sensors(entry) if _is_named(one["name"], names)]
         mine = [one for one in found if _is_meant(page.location, one["location"], one["name"], names)]
         ticks = _read_ticks(page, mine)
-        failed = _read_failures(page, "backlog", pipelines, mine)
-        rebalances = _read_failures(page, "membership", groups, mine)
+        now = page.read_clock()
+        failed = _read_failures(page, "backlog", pipelines, mine, now)
+        rebalances = {of: one for of, (one, *_) in _read_failures(page, "membership", groups, mine, now).items()}
         refused = _read_refused(page, mine)
     except EnvironmentFailed as error:
         return DagsterSeen(str(error))
@@ -59,7 +67,6 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
     locations = broken | _find_doubles(found, where)
     if not meant:
         locations[where] = "it is not there: mend ROTA_LOCATION, or the workspace"
-    now = time.time()
     served = [one["name"] for one in mine]
     unserved = [p for p in pipelines if not any(_is_named(s, {dagster_name(p, "backlog")}) for s in served)]
     lost = {one["name"]: 0.0 for one in meant if _is_lost(one["locationOrLoadError"] or {})}
@@ -160,10 +167,12 @@ def _shorten(error: Mapping[str, Any]) -> str:
 
 
 def _read_failures(
-    page: DagsterPage, kind: str, of: Iterable[str], sensors: Iterable[Mapping[str, Any]]
-) -> dict[str, FailedRuns]:
-    """Pipeline or group -> the runs that its sensor of this kind launched, if the last ones failed. Runs of another code
-    location are another deployment's, whatever their job is called."""
+    page: DagsterPage, kind: str, of: Iterable[str], sensors: Iterable[Mapping[str, Any]], now: float
+) -> dict[str, list[FailedRuns]]:
+    """Pipeline or group -> the runs that its sensor of this kind launched, if the last ones of a worker failed.
+
+    Runs of another code location belong to another deployment, whatever their job is called. `now` is Dagster's clock.
+    """
     what, key = JOBS[kind]
     asked: dict[str, str] = {}
     query = ""
@@ -175,13 +184,22 @@ def _read_failures(
             place = f"{sensor['repository']}@{sensor['location']}"
             query += LAST.format(alias=alias, job=job, place=place, most=RUNS)
     answer = page.ask(f"query Failures {{ {query} }}") if query else {}
-    found: dict[str, FailedRuns] = {}
+    found: dict[str, list[FailedRuns]] = {}
     for alias, name in asked.items():
-        ended = answer[alias].get("results", [])
-        runs = [run for run in ended if any(tag["key"] == key for tag in run["tags"])]
-        failed = list(takewhile(lambda run: run["status"] == "FAILURE", runs))
-        if failed:
-            words = page.read_words(failed[0]["runId"]) if len(failed) >= FAILURES else Words()
-            why, ago = words.why or f"see run {failed[0]['runId']}", time.time() - (failed[0]["endTime"] or 0.0)
-            found[name] = FailedRuns(len(failed), why, words.kind, ago)
+        ended = [(tags, run) for run in answer[alias].get("results", []) if key in (tags := _read_tags(run))]
+        counted = count_failures((_find_worker(tags, key), run["status"] == "FAILURE") for tags, run in ended)
+        for worker, (newest, times) in counted.items():
+            run = ended[newest][1]
+            words = page.read_words(run["runId"]) if times >= FAILURES else Words()
+            why, ago = words.why or f"see run {run['runId']}", max(0.0, now - (run["endTime"] or 0.0))
+            found.setdefault(name, []).append(FailedRuns(times, why, words.kind, ago, worker))
     return found
+
+
+def _read_tags(run: Mapping[str, Any]) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in run["tags"]}
+
+
+def _find_worker(tags: Mapping[str, str], key: str) -> str:
+    """The worker that the run worked for; empty for a rebalance."""
+    return worker_of(tags[key]) if key == JOBS["backlog"][1] else ""

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import inf
 
 from rota.coordination.parking import is_waiting
 from rota.coordination.records import Parked
@@ -21,7 +22,7 @@ from rota.core.constraints import matches
 from rota.core.reasons import explain_unplaceable
 from rota.core.values import Kind
 from rota.errors import ForeignTable, Unavailable, counted
-from rota.face.seen import PipelineSeen, Seen
+from rota.face.seen import FailedRuns, PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
 from rota.run.eligibility import Eligibility, Facts, judge
@@ -221,16 +222,39 @@ def _find_of_dagster(seen: Seen) -> Iterator[Finding]:
             why = f"no file declares it, and {why}"
             step = f"put its file back, or `rota forget --pipeline {pipeline}{_say_group(seen.group)}`"
         yield Finding("pipeline", pipeline, "unserved", why, step, SETTLE)
-    for pipeline, last in there.failed.items():
-        why = f"{last.times} of its runs failed in a row: {last.why}"
-        patience, state = (0.0 if last.times >= FAILURES else None), ""
-        if patience is not None and last.kind == ForeignTable.__name__:  # once that is mended, the next run goes well
-            patience, state = IDLE, REFUSED_RUNS
-        yield Finding("pipeline", pipeline, "runs", why, "", patience, state)
+    for pipeline, failed in there.failed.items():
+        yield from _find_failed_runs(seen, pipeline, failed)
     for group, last in there.rebalances.items():
         if last.ago < BEHIND:  # one that is asked for comes within a minute of the last
             why = f"{last.times} of its rebalances failed in a row: {last.why}"
             yield Finding("group", group, "runs", why, "", 0.0 if last.times >= FAILURES else None)
+
+
+def _find_failed_runs(seen: Seen, pipeline: str, failed: Sequence[FailedRuns]) -> Iterator[Finding]:
+    """The runs of a pipeline that failed in a row.
+
+    Failures are over once a checkpoint of the worker's partitions is newer than the last failure: a run that continues has
+    committed. Failures of a worker that owns none of the pipeline's partitions do not count. If no run of another worker
+    failed, the worker is at fault, not the data.
+    """
+    facts = seen.facts
+    owned: dict[str, float] = {}  # worker -> when the newest checkpoint of its partitions was written
+    for p in facts.partitions:
+        if pipeline_of(p) == pipeline and p in facts.owns and (owner := facts.owns[p].incarnation):
+            committed = facts.checkpoints[p].node.mtime / 1000 if p in facts.checkpoints else 0.0
+            owned[worker_of(owner)] = max(owned.get(worker_of(owner), 0.0), committed)
+    newest = {**owned, "": max(owned.values(), default=0.0)}
+    lasting = [one for one in failed if not owned or newest.get(one.worker, inf) <= seen.now - one.ago]
+    alone = "" not in (one.worker for one in lasting) and owned.keys() - {one.worker for one in lasting}
+    for last in lasting if alone else sorted(lasting, key=lambda one: -one.times)[:1]:
+        why, state, step = f"{last.times} of its runs failed in a row: {last.why}", "", ""
+        if alone:
+            why = f"{last.times} of its runs for {last.worker} failed in a row, and none for other workers: {last.why}"
+            state, step = last.worker, f"see the log and the disks of {last.worker}, or `rota drain {last.worker}`"
+        patience = 0.0 if last.times >= FAILURES else None
+        if patience is not None and last.kind == ForeignTable.__name__:  # after the repair, the next run succeeds
+            patience, state = IDLE, REFUSED_RUNS
+        yield Finding("pipeline", pipeline, "runs", why, step, patience, state)
 
 
 def find_of_partitions(seen: Seen) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """What one look at a group saw: the values that `needs` judges."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Self
@@ -110,28 +110,56 @@ def _span(ticks: Sequence[Tick]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FailedRuns:
-    """How many runs of a pipeline, or rebalances of a group, failed in a row, why the last one did, the kind of that error,
-    where it is known, and how many seconds ago it ended."""
+    """Runs of a pipeline for one worker, or rebalances of a group, that failed in a row.
+
+    `why` is the reason of the last one, `kind` the class of its error where known, and `ago` the seconds since it ended.
+    `worker` is the worker that the runs worked for; empty for rebalances.
+    """
 
     times: int
     why: str = ""
     kind: str = ""
     ago: float = 0.0
+    worker: str = ""
+
+
+def count_failures(ended: Iterable[tuple[str, bool]]) -> dict[str, tuple[int, int]]:
+    """Counts for each worker its runs that failed in a row, up to its newest run.
+
+    Args:
+        ended: for each run that ended, newest first, its worker and whether it failed.
+
+    Returns:
+        Worker -> the place of its newest run in `ended`, and the number of failures. A worker whose newest run succeeded has
+        no entry: the success of one worker's run is no sign that another worker can work.
+    """
+    found: dict[str, tuple[int, int]] = {}
+    well: set[str] = set()
+    for place, (worker, failed) in enumerate(ended):
+        if not failed:
+            well.add(worker)
+        elif worker not in well:
+            newest, times = found.get(worker, (place, 0))
+            found[worker] = newest, times + 1
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class DagsterSeen:
-    """What Dagster says of itself. `silent`: why it cannot be asked. `locations` are those that are not loaded, with the
-    reason; `lost` those whose server does not answer, with the seconds for which that is known; `unserved` those that
-    none serves; `failed` those whose last runs failed, and `rebalances` the groups whose last rebalances did. `refused`:
-    pipeline file -> what of it Dagster does not serve, and why."""
+    """What Dagster reports about itself.
+
+    `silent`: why it cannot be asked. `locations`: code locations that are not loaded, with the reason. `lost`: those whose
+    server does not answer, with the seconds for which that is known. `unserved`: pipelines that none serves. `failed`:
+    pipelines whose last runs for a worker failed. `rebalances`: groups whose last rebalances failed. `refused`: pipeline
+    file -> what of it Dagster does not serve, and why.
+    """
 
     silent: str = ""
     locations: Mapping[str, str] = field(default_factory=dict)
     sensors: Sequence[SensorSeen] = ()
     lost: Mapping[str, float] = field(default_factory=dict)
     unserved: Sequence[str] = ()
-    failed: Mapping[str, FailedRuns] = field(default_factory=dict)
+    failed: Mapping[str, Sequence[FailedRuns]] = field(default_factory=dict)
     rebalances: Mapping[str, FailedRuns] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 

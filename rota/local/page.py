@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from rota.errors import EnvironmentFailed
@@ -98,6 +99,19 @@ class DagsterPage:
                 return bool(reply.status == 200)
         except (OSError, urllib.error.URLError):
             return False
+
+    def read_clock(self) -> float:
+        """The seconds since 1970 on the clock of the page's machine, from the HTTP header `Date`. Raises EnvironmentFailed.
+
+        What Dagster stored is compared with this clock: the clock of this machine may differ by minutes.
+        """
+        try:
+            with urllib.request.urlopen(f"{self.address}/server_info", timeout=20) as reply:
+                return parsedate_to_datetime(reply.headers["date"]).timestamp()
+        except (OSError, TypeError, ValueError) as error:
+            raise EnvironmentFailed(
+                f"Dagster's page at {self.address} does not answer ({getattr(error, 'reason', error)}). See its log"
+            ) from error
 
     def read_runs(self) -> dict[str, DagsterRun]:
         """Every run by id. Raises EnvironmentFailed."""

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from rota.face.needs import (
     find_needs,
     join_needs,
 )
-from rota.face.seen import DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen
+from rota.face.seen import DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen, count_failures
 from rota.ledger.values import Position
 from rota.run.eligibility import Facts
 
@@ -116,7 +117,7 @@ HEALTHY = {
     "new partitions": (pipeline(waiting=("p:c",)), SETTLE - 1),
     "a Spark starts again": (replace(WELL, silent={"w1": "refused"}), SETTLE - 1),
     "rebalances that nobody asks for any more": (dagster(rebalances={"default": FailedRuns(3, "x", ago=BEHIND)}), 10.0),
-    "a run failed": (dagster(failed={"p": FailedRuns(1, "boom")}), 10_000.0),
+    "a run failed": (dagster(failed={"p": [FailedRuns(1, "boom")]}), 10_000.0),
     "Dagster restarts": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE - 1),
     "a code location that is reloaded": (dagster(unserved=("p",)), SETTLE - 1),
     "a code server that was killed": (dagster(locations={"here": "it is not loaded"}), SETTLE - 1),
@@ -196,7 +197,7 @@ NEEDS = {
         replace(facts(**FREE), facts=replace(facts(**FREE).facts, targets={}), dagster=UNBALANCED),
         0.0, "runs", "group default: 3 of its rebalances failed in a row: boom",
     ),
-    "runs that fail": (dagster(failed={"p": FailedRuns(3, "boom")}), 0.0, "runs", "boom"),
+    "runs that fail": (dagster(failed={"p": [FailedRuns(3, "boom")]}), 0.0, "runs", "boom"),
 }  # fmt: skip
 
 
@@ -216,7 +217,7 @@ def test_what_stops_a_pipelines_runs_is_told_once(case: str) -> None:
 @pytest.mark.parametrize("case", ["a foreign table", "an older ZooKeeper"])
 def test_runs_that_fail_because_the_table_refuses_call_once(case: str) -> None:
     """After `rota adopt` the last runs have still failed: a second alert came, and was over with the next run."""
-    failed = DagsterSeen(failed={"p": FailedRuns(4, "w9's. rota adopt", "ForeignTable")})
+    failed = DagsterSeen(failed={"p": [FailedRuns(4, "w9's. rota adopt", "ForeignTable")]})
     seen = replace(NEEDS[case][0], dagster=failed)
     assert [need.cause for need in look(seen, BEHIND / 2, BEHIND) if need.person] == [NEEDS[case][2]]
     adopted = replace(WELL, dagster=failed)
@@ -376,3 +377,45 @@ def test_a_sensor_of_one_pipeline_is_that_pipelines_need() -> None:
         "off": ("pipeline", "q", "pipeline q: sensor q__backlog: it is turned off: turn it on, on Dagster's page"),
         "fails": ("pipeline", "q", "pipeline q: sensor q__checks: no folder"),
     }
+
+
+def commit_at(seconds: float) -> Read[Checkpoint]:
+    """A checkpoint that was written so many seconds before now."""
+    return replace(at(5), node=Node(b"", 0, 1, 1, int((WELL.now - seconds) * 1000)))
+
+
+def find_runs(*failed: FailedRuns, committed: float = 900.0) -> list[str]:
+    """The lines about failed runs, if the newest checkpoint of each worker is so many seconds old."""
+    seen = facts(checkpoints={"p:a": commit_at(committed), "p:b": commit_at(committed)})
+    needs = look(replace(seen, dagster=DagsterSeen(sensors=SENSORS, failed={"p": failed})))
+    return [need.line for need in needs if need.cause == "runs" and need.person]
+
+
+def test_a_commit_after_the_last_failure_ends_the_need() -> None:
+    """Three runs failed on a full disk. A run that continued for five minutes had committed for four of them."""
+    failed = FailedRuns(3, "the disk is full", ago=60.0, worker="w1")
+    assert find_runs(failed)
+    assert find_runs(failed, committed=61.0), "a failed run may have committed before it failed"
+    assert find_runs(failed, committed=59.0) == []
+    assert find_runs(replace(failed, worker="")), "a run whose worker is not known"
+    assert find_runs(replace(failed, worker=""), committed=59.0) == []
+
+
+def test_one_worker_whose_runs_fail_is_named() -> None:
+    """Its disk was read-only. Runs for the other worker succeeded, and no line named the cause."""
+    bad = FailedRuns(3, "Read-only file system", ago=60.0, worker="w2")
+    (line,) = find_runs(bad)
+    assert line.startswith("pipeline p: 3 of its runs for w2 failed in a row, and none for other workers: Read-only")
+    assert "`rota drain w2`" in line
+    (both,) = find_runs(bad, replace(bad, worker="w1", times=4))
+    assert both == "pipeline p: 4 of its runs failed in a row: Read-only file system"
+    assert find_runs(replace(bad, worker="w9")) == [], "it owns no partition any more"
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12))
+def test_failures_in_a_row_are_counted_for_each_worker(ended: list[tuple[str, bool]]) -> None:
+    found = count_failures(ended)
+    for worker in "abc":
+        mine = [(place, failed) for place, (of, failed) in enumerate(ended) if of == worker]
+        row = [place for place, _ in takewhile(lambda one: one[1], mine)]
+        assert found.get(worker) == ((row[0], len(row)) if row else None)
