@@ -139,6 +139,14 @@ class Holds(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Tidied:
+    """What a tidying did: how many consumed files it took away, and why others stay until an operator acts, a line each."""
+
+    taken: int = 0
+    stays: tuple[str, ...] = ()
+
+
 @runtime_checkable
 class TidiesUp(Protocol):
     """What was consumed may be taken away from where it lay."""
@@ -154,10 +162,12 @@ class TidiesUp(Protocol):
         file. Empty: there is none."""
         ...
 
-    def tidy(self, consumed: Spans) -> int:
-        """Takes away what lies in these offsets, if that is declared: the table has committed all of them, and their
-        checkpoints were written, or could not be. What somebody put in its place stays. How many went. Raises nothing; what
-        stayed goes when it is asked again."""
+    def tidy(self, consumed: Spans) -> Tidied:
+        """Take away what lies in these offsets, if that is declared. A different file in its place stays. Raises nothing;
+        what stayed goes when it is asked again.
+
+        Invariant: the table has committed all of these offsets.
+        """
         ...
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
+from rota.dataplane.ports import Tidied
 from rota.errors import ForeignTable, RotaError
 from rota.ledger.identity import explain_taken
 from rota.ledger.ledger import Ledger
@@ -53,13 +54,14 @@ def maintain(pipeline: Pipeline) -> Maintained:
             return without
 
     _check_owner(tables.main)
+    tidied = attempt(lambda: tidy_all(open_source(pipeline), tables.main), Tidied())
     return Maintained(
         main=attempt(lambda: merge(tables.main, A_NIGHT), Merged()),
         quarantine=attempt(lambda: merge(tables.quarantine, A_NIGHT), Merged()),
         packed=attempt(tables.shorten_logs, 0),
         vacuumed=attempt(lambda: len(tables.vacuum(RETENTION, dry_run=False)), 0),
-        tidied=attempt(lambda: tidy_all(open_source(pipeline), tables.main), 0),
-        failed=tuple(failed),
+        tidied=tidied.taken,
+        failed=(*failed, *tidied.stays),
     )
 
 

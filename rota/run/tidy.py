@@ -9,7 +9,7 @@ another index stays.
 import logging
 from collections.abc import Iterable, Mapping
 
-from rota.dataplane.ports import Source, TidiesUp
+from rota.dataplane.ports import Source, Tidied, TidiesUp
 from rota.errors import EnvironmentFailed, RotaError
 from rota.ledger.foreign_commits import join_ranges
 from rota.ledger.ledger import Ledger
@@ -36,14 +36,13 @@ def tidy_batch(source: Source, main: Ledger, consumed: Spans, table: str) -> Non
     source.tidy(consumed)
 
 
-def tidy_all(source: Source, main: Ledger) -> int:
+def tidy_all(source: Source, main: Ledger) -> Tidied:
     """Take away all that was consumed and is in the table now.
 
-    Returns: how many files went.
     Raises: EnvironmentFailed if the table lacks files, or another program changed its rows.
     """
     if not (isinstance(source, TidiesUp) and source.tidies):
-        return 0
+        return Tidied()
     if table := main.open():
         main.check_untouched(table)
     if harm := main.explain_harm():

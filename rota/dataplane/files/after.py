@@ -14,10 +14,12 @@ from dataclasses import dataclass, replace
 
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import Landing
+from rota.dataplane.ports import Tidied
 from rota.errors import RotaError
 
 log = logging.getLogger(__name__)
 ARCHIVE = "archive:"
+NAMED = 3  # files that stay and are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +77,26 @@ class Tidier:
             "Bring it back from a copy, or skip it; once it is there",
         )
 
-    def tidy(self, consumed: Iterable[tuple[str, Iterable[LandedFile]]]) -> int:
-        """Takes away what was consumed of partitions' folders. How many files went. Raises nothing: what stays is told in
-        the log. The files are asked for only where the folder has any."""
-        taken = 0
+    def tidy(self, consumed: Iterable[tuple[str, Iterable[LandedFile]]]) -> Tidied:
+        """Take away what was consumed of partitions' folders. Raises nothing: the log states what stays. The files are asked
+        for only where the folder has any."""
+        taken, stays = 0, list[str]()
         for folder, files in consumed if self.after != "keep" else ():
             try:
                 if there := self.landing.list_left(folder):
-                    taken += sum(self._take(file) for file in files if file.path in there)
+                    taken += sum(self._take(file, stays) for file in files if file.path in there)
             except (OSError, RotaError) as error:
                 log.warning("folder=%s not_tidied=%s", folder, error)
-        return taken
+        more = (f"{len(stays) - NAMED} more consumed files stay for the same reason",) if len(stays) > NAMED else ()
+        return Tidied(taken, (*stays[:NAMED], *more))
 
-    def _take(self, file: LandedFile) -> bool:
+    def _take(self, file: LandedFile, stays: list[str]) -> bool:
         try:
             taken = self.landing.take(file, self.name_archived(file).path if self.archive else "")
+        except FileExistsError as error:
+            log.warning("file=%s not_taken_away=%s", file.path, error)
+            stays.append(f"{self.landing.place}/{file.path} was consumed and stays: {error}")
+            return False
         except OSError as error:  # such as an object that is too large to be copied: the others go
             log.warning("file=%s not_taken_away=%s", file.path, error)
             return False

@@ -23,7 +23,7 @@ from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.opening import open_landing
 from rota.dataplane.formats import lines
 from rota.dataplane.formats.options import GOOD_ALONE, check_options, is_multiline, make_options
-from rota.dataplane.ports import Home
+from rota.dataplane.ports import Home, Tidied
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import DataError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
@@ -215,7 +215,7 @@ class FilesSource:
         """See `TidiesUp.index_id`."""
         return self.index.id
 
-    def tidy(self, consumed: Spans) -> int:
+    def tidy(self, consumed: Spans) -> Tidied:
         """See `TidiesUp.tidy`: by `after` of the declaration."""
         return self.tidier.tidy(
             (names.folder(key_of(p)), (file for _, _, file in self._list_files({p: of}))) for p, of in consumed.items()

@@ -237,6 +237,8 @@ def test_an_archived_file_is_never_overwritten(
         guarded and not equal
     )
     if guarded and not equal:
+        (said,) = maintain(one.world.pipeline).failed
+        assert said.startswith(f"{one.world.folder}/land/a/000.json was consumed and stays: _done/2026/a/000.json")
         archived.rename(archived.with_suffix(".first"))
         assert maintain(one.world.pipeline).tidied == 1
         assert (len(list_archived(one)), list_landed(one)) == (2, [])

@@ -33,9 +33,9 @@ def test_what_was_consumed_goes_and_what_was_overwritten_stays(
     source = open_source(landing, tmp_path, after)
     assert source.assign_offsets(("p:a",)) == {"p:a": 3}
     store.put("a/1.json", b'{"n": 2}\n')
-    assert source.tidy({"p:a": [(0, 2)]}) == 1
+    assert source.tidy({"p:a": [(0, 2)]}).taken == 1
     assert list_keys(landing) == sorted([*archived, "a/1.json", "a/2.json"])
-    assert source.tidy({"p:a": [(0, 2)]}) == 0, "once more it does nothing"
+    assert source.tidy({"p:a": [(0, 2)]}).taken == 0, "once more it does nothing"
     assert source.read_ends(("p:a",)) == {"p:a": 3}
     assert source.find_rewritten({"p:a": [(0, 3)]}) == {"p:a": (1,)}
     assert source.list_keys() == ("a",)
@@ -63,7 +63,7 @@ def test_an_object_that_is_replaced_between_two_requests_is_left(
         store.put("a/0.json", b'{"n": 2}\n')
 
     monkeypatch.setattr(type(store), "copy", meanwhile)
-    assert source.tidy({"p:a": [(0, 1)]}) == 0
+    assert source.tidy({"p:a": [(0, 1)]}).taken == 0
     assert bytes(store.get("a/0.json").bytes()) == b'{"n": 2}\n'
     assert list_keys(landing) == ["a/0.json"], "the copy may be of either"
 
@@ -82,6 +82,6 @@ def test_an_archived_object_is_never_overwritten(
     if not guarded:
         monkeypatch.setattr(BucketLanding, "is_archived", lambda *_: False)
     stays = guarded and there != mine
-    assert source.tidy({"p:a": [(0, 1)]}) == (0 if stays else 1)
+    assert source.tidy({"p:a": [(0, 1)]}).taken == (0 if stays else 1)
     assert bytes(store.get("_done/a/0.json").bytes()) == (there if guarded else mine)
     assert list_keys(landing) == ["_done/a/0.json", *(["a/0.json"] if stays else [])]
