@@ -16,7 +16,7 @@ from rota.dataplane.delta.tables import open_table
 from rota.errors import EnvironmentFailed, Fenced, OffsetGap
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, TableClaim
-from rota.stores import open_files
+from rota.stores import make_folder, open_files
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.delta_tables import META, SCHEMA, expect_rows
 
@@ -85,6 +85,7 @@ def make_batch(table: Ledger, claimed: TableClaim) -> Batch:
     for p, (start, end) in ranges.items():
         path = f"data/{attempt}/{names.split(p)}/f.parquet"
         rows = pa.table({"_partition": [p] * (end - start), "_offset": list(range(start, end))})
+        make_folder(table.location, path.rpartition("/")[0])
         pq.write_table(rows.replace_schema_metadata(SCHEMA), path, filesystem=open_files(table.location))
         files.append(footers.read_footer(table.location, path))
     counts = {p: end - start for p, (start, end) in ranges.items()}
