@@ -14,17 +14,19 @@ from rota.dagster.assets.failure import ExpectedFailure
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import repeat
 from rota.errors import counted, printable
+from rota.ids import PARKED_TAG
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.dataplane.ports import Ports
-    from rota.run.consume import CommittedBatch, Event
+    from rota.run.consume import CommittedBatch, Event, IdlePartition
     from rota.run.replay import RefusedReplay, ReplayedRange
     from rota.run.samples import BatchSample
     from rota.run.serve import Rest, RunEnd
     from rota.run.untold import Report, Shown
 
+NAMED = 5  # parked partitions whose reasons the error of a run quotes
 REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
 Output = dg.AssetMaterialization | dg.AssetObservation
 
@@ -40,6 +42,9 @@ class RunOutput:
         self.is_asked = False  # somebody waits for an answer; a sensor's run says nothing of nothing
         self.replayed: dict[str, int] = {}  # offsets by partition
         self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
+        self.announced: set[str] = set()  # partitions that are planned on the page, and not materialized since
+        self.parked: dict[str, str] = {}  # what a run for a worker parked and did not consume since, and why
+        self.idle: dict[str, tuple[str, IdlePartition]] = {}  # what it found nothing new in; incarnation and event
         self.told_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
         self.epoch = -1
         self.counts: dict[str, int | None] = {}  # rows by partition: counted once, then what this run tells is added
@@ -56,7 +61,7 @@ class RunOutput:
         if partitions:
             for partition in partitions:
                 self.pipeline.key(partition)  # raises where it is another pipeline's
-            provenance.announce(self.context, self.assets, partitions)
+            self.announce(partitions)
             return tuple(partitions)
         if self.context.has_partition_key or self.context.has_partition_key_range:
             return tuple(self.context.partition_keys)
@@ -64,8 +69,15 @@ class RunOutput:
             self.context.instance.get_dynamic_partitions(str(self.names.partition_set(self.pipeline.name).name))
         )
 
+    def announce(self, partitions: Iterable[str]) -> None:
+        """Plan the partitions on the page, unless they are: it shows them as in progress, and as failed if the run fails."""
+        new = [partition for partition in partitions if partition not in self.announced]
+        provenance.announce(self.context, self.assets, new)
+        self.announced.update(new)
+
     def materialize(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
         """Yields a materialization of each of the three assets, with the tags that Dagster itself would add."""
+        self.announced.discard(partition)
         for asset, entries in zip(self.assets, shown, strict=True):
             tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
             yield dg.AssetMaterialization(asset, partition=partition, metadata=dict(entries), tags=tags)
@@ -101,21 +113,32 @@ class RunOutput:
         from rota.run.untold import find_untold_before
 
         partition = event.partition
+        if not isinstance(event, consume.DroppedPartition):
+            self.parked.pop(partition, None)
+            self.idle.pop(partition, None)
         if isinstance(event, consume.CommittedBatch):
             report.add(incarnation, event)
         elif isinstance(event, consume.IdlePartition):
             if untold := find_untold_before(event, self.read_shown(partition), report.main):
                 report.add(incarnation, untold)
             elif self.is_asked:
-                last = [self.read_last(asset, partition) for asset in self.assets]
-                shown = metadata.describe_idle(event, incarnation, last)
-                yield from self.materialize(partition, str(event.offset), shown)
+                yield from self.show_idle(incarnation, event)
+            else:
+                self.idle[partition] = incarnation, event
         else:
             parked = isinstance(event, consume.ParkedPartition)
             reason = f"parked: {event.reason}" if parked else event.reason
             if self.is_asked:
                 self.refused[partition] = f"{partition} was not consumed: {reason}"
+            elif parked:
+                self.parked[partition] = event.reason
             yield from self.show_skipped(partition, reason, self.assets[1] if parked else self.assets[0])
+
+    def show_idle(self, incarnation: str, event: "IdlePartition") -> Iterator[Output]:
+        """Yields a materialization of a partition in which nothing is new, with the numbers of its last batch."""
+        last = [self.read_last(asset, event.partition) for asset in self.assets]
+        shown = metadata.describe_idle(event, incarnation, last)
+        yield from self.materialize(event.partition, str(event.offset), shown)
 
     def tell(self, told: "Iterable[tuple[str, CommittedBatch]]", ports: "Ports") -> Iterator[Output]:
         """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
@@ -222,5 +245,28 @@ class RunOutput:
         """Whoever asks for partitions is told of those that could not be: the run fails, and they are red. Nothing of them
         was changed."""
         if self.refused:
-            provenance.announce(self.context, self.assets, self.refused)
+            self.announced -= self.refused.keys()
+            self.announce(self.refused)
             raise ExpectedFailure("; ".join(self.refused.values()), "Refused")
+
+    def settle_idle(self) -> Iterator[Output]:
+        """Keep partitions with nothing new from being shown as failed, by an earlier run or by the end of this one."""
+        for incarnation, event in self.idle.values() if self.parked else ():
+            yield from self.show_idle(incarnation, event)
+        if not self.parked:
+            self.announce(self.idle)
+
+    def raise_parked(self) -> None:
+        """Fail a run for a worker that leaves partitions parked, so that the page shows each of them as failed.
+
+        The run carries a tag by which nothing else counts it as failed: it is not retried, nothing pauses after it, and
+        what needs an operator is the partition. What it committed stays.
+        """
+        if not self.parked:
+            return
+        self.announce(self.parked)
+        count = len(self.parked)
+        self.context.instance.add_run_tags(self.context.run.run_id, {PARKED_TAG: str(count)})
+        why = [f"{partition}: {reason}" for partition, reason in sorted(self.parked.items())]
+        more = f"; and {count - NAMED:,} more" if count > NAMED else ""
+        raise ExpectedFailure(f"{counted(count, 'partition')} parked. {'; '.join(why[:NAMED])}{more}", "Parked")

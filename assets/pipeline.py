@@ -163,9 +163,11 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
                 )
                 served = serve(tree, pipeline, one, mine, run_id, ports, terms, find_reason=ending)
                 yield from output.show_work(((one, event) for event in served), ports, report)
+                yield from output.settle_idle()
             else:
                 answers = answer(tree, pipeline, mine, context.run.run_id, ports)
                 yield from output.show_work(answers, ports, report)
         output.raise_refused()
+        output.raise_parked()
 
     return consume

@@ -27,6 +27,7 @@ MAX_PARTITION = 120  # bytes of a partition id in UTF-8
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # of a group, pipeline, worker or run
 GOING = "=going"  # ends the name of a node that lives as long as its run; no name of another node there has a "="
 ERROR_KIND = "error"  # metadata of a run's failed step: the kind of an error that one expects
+PARKED_TAG = "rota/parked"  # of a run that failed for its parked partitions alone; how many they are
 WAITING = "=waiting"  # ends the name of a node of a process that waits; no incarnation has a "="
 _SEEN = r"[!-$&-+\-.0-Z\\^-{}~]"  # the ASCII of a key but the blank
 _ASCII_KEY = re.compile(rf"{_SEEN}+(?: {_SEEN}+)*")

@@ -15,7 +15,7 @@ from rota.dagster.assets.going import make_going_tag
 from rota.dagster.assets.names import GOING, INCARNATION
 from rota.dagster.assets.page_keys import ERROR
 from rota.dagster.private import GRPC_INFO_TAG, LOCATION_TAG
-from rota.ids import worker_of
+from rota.ids import PARKED_TAG, worker_of
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
@@ -106,8 +106,9 @@ class Runs:
 
 
 def has_failed(record: dg.RunRecord) -> bool:
-    """Whether the run failed."""
-    return bool(record.dagster_run.status == dg.DagsterRunStatus.FAILURE)
+    """Whether the run failed, for more than its parked partitions: those wait by themselves, and the others go on."""
+    run = record.dagster_run
+    return run.status == dg.DagsterRunStatus.FAILURE and PARKED_TAG not in run.tags
 
 
 def explain_failure(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:

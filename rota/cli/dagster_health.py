@@ -21,7 +21,7 @@ from rota.face.seen import (
     count_failures,
     measure_silence,
 )
-from rota.ids import dagster_name, split_dagster_name, worker_of
+from rota.ids import PARKED_TAG, dagster_name, split_dagster_name, worker_of
 from rota.local.page import DagsterPage, Words
 
 TICKS = 20  # of a sensor that are looked at
@@ -187,7 +187,9 @@ def _read_failures(
     found: dict[str, list[FailedRuns]] = {}
     for alias, name in asked.items():
         ended = [(tags, run) for run in answer[alias].get("results", []) if key in (tags := _read_tags(run))]
-        counted = count_failures((_find_worker(tags, key), run["status"] == "FAILURE") for tags, run in ended)
+        counted = count_failures(
+            (_find_worker(tags, key), run["status"] == "FAILURE" and PARKED_TAG not in tags) for tags, run in ended
+        )
         for worker, (newest, times) in counted.items():
             run = ended[newest][1]
             words = page.read_words(run["runId"]) if times >= FAILURES else Words()

@@ -6,7 +6,8 @@ Laws:
    waits for it.
 2. The run ends between two batches, never within one: when nothing came for `linger` seconds, when `max_run` seconds are
    over, when its worker leaves or is gone, when `find_reason` gives a reason, or when all that it had is parked: the next
-   try is another run's, and no reader waits for this one.
+   try is another run's, and no reader waits for this one. If a partition was parked for the first time, the run ends once
+   it has served `linger` seconds: Dagster shows a partition as failed only when the run has ended.
 3. A look names only what the run's worker may work on at that moment. What is named is judged again by `consume`.
 4. A look takes at most a quarter of the time. A pause ends sooner where what a look left has rested by then: it is read at
    that moment. What is told of a commit counts as pause.
@@ -66,17 +67,18 @@ def serve(
     a RunEnd. Raises as `consume` does."""
     began = came = since = ports.clock()
     work, pause, least = tuple(partitions), PAUSE, 0.0
-    parked = committed = False
+    parked = newly = committed = False
     while True:
         if work:
             left = max(0.0, began + terms.max_run - ports.clock())
             for event in consume(tree, pipeline, incarnation, work, run_id, ports, left):
-                parked = parked or isinstance(event, ParkedPartition)
+                if isinstance(event, ParkedPartition):
+                    parked, newly = True, newly or event.failures == 1
                 if isinstance(event, CommittedBatch):
                     came = since = ports.clock()
                     committed = True
                 yield event
-        if reason := _find_end(began, came, ports.clock(), terms):
+        if reason := _find_end(began, came, ports.clock(), terms, newly):
             yield RunEnd(reason)
             return
         yield Rest()
@@ -102,10 +104,12 @@ def _find_rest(source: Source, seconds: float) -> float:
     return source.find_rest(seconds) if isinstance(source, Rests) else seconds
 
 
-def _find_end(began: float, came: float, now: float, terms: Terms) -> str:
-    """Why the run's time is over; empty where it is not."""
+def _find_end(began: float, came: float, now: float, terms: Terms, newly: bool) -> str:
+    """Why the run's time is over; empty if it is not. `newly`: a partition was parked for the first time."""
     if now - came >= terms.linger:
         return f"nothing came for {terms.linger:g} s"
+    if newly and now - began >= terms.linger:
+        return "a partition was parked, which shows once the run has ended"
     return f"it served for {terms.max_run:g} s" if now - began >= terms.max_run else ""
 
 

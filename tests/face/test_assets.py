@@ -14,8 +14,13 @@ from rota.coordination.forget import forget_partitions
 from rota.coordination.membership import register_run
 from rota.coordination.parking import park
 from rota.dagster.assets.checks import list_checks
+from rota.dagster.assets.names import INCARNATION
 from rota.dagster.resources.spark import SparkResource
+from rota.dagster.sensors.runs import Runs
 from rota.dataplane.spark.spark_server import SparkServer
+from rota.ids import PARKED_TAG
+from rota.people.skip import skip
+from rota.registry import open_ports
 from tests.face.bench import Bench, names
 from tests.face.desk import list_counted
 
@@ -264,6 +269,59 @@ def test_a_run_that_fails_shows_its_keys_as_failed(bench: Bench, monkeypatch: py
     assert bench.status(names.records("p")) == ([], keys)
     assert bench.materialize("batch", {"incarnation": incarnation, "partitions": keys}).success
     assert bench.status(names.records("p")) == (keys, [])
+
+
+def land_nonsense(bench: Bench, *partitions: str) -> None:
+    for partition in partitions:
+        (bench.folder / "p" / partition.removeprefix("p:") / "zz.json").write_text("nonsense\n")
+
+
+def test_a_run_is_red_for_what_it_parked_and_only_that_is_red_until_it_is_consumed(bench: Bench) -> None:
+    """It was green, and its partitions were grey: they failed, and the page had no word of it."""
+    bench.land(a=1, b=2, c=3, d=4, e=5, f=6)
+    incarnation, (one, two, *rest) = next(iter(bench.settle().items()))
+    config = {"incarnation": incarnation, "partitions": [one, two, *rest]}
+    assert bench.materialize("batch", config).success
+    land_nonsense(bench, one)
+    bench.land(**{two.removeprefix("p:"): 7})
+    first = bench.materialize("batch", config)
+    assert not first.success
+    assert f"1 partition parked. {one}: 1 of 1 records" in find_reason(first)
+    for asset in names.consumed("p"):
+        assert bench.status(asset) == ([one, two, *rest], [one]), "what it committed stays"
+    assert sorted(p for p, _, _ in bench.rows()) == sorted([one, two, two, *rest])
+    run = bench.instance.get_run_by_id(first.run_id)
+    assert run
+    assert run.tags["rota/parked"] == "1"
+    mine = Runs(bench.instance, names.consume_job("p"), {})
+    assert mine.read_pause() == 0.0, "no other run waits for it"
+
+    land_nonsense(bench, two)
+    ports = open_ports(bench.catalog.pipelines["p"], bench.group, bench.tree.meta().id, SparkResource().connect)
+    skip(bench.tree, ports, one)
+    assert not bench.materialize("batch", config).success
+    assert bench.status(names.records("p")) == ([one, two, *rest], [two]), "one has nothing new, and is well"
+
+    skip(bench.tree, ports, two)
+    assert bench.materialize("batch", {**config, "partitions": [two]}).success
+    assert bench.status(names.records("p")) == ([one, two, *rest], [])
+    assert bench.materialize("batch", config).success
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_run_that_failed_for_parked_partitions_is_no_failure_in_a_row(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Without the tag the third of them needs an operator, and each holds up the good partitions of its worker."""
+    if not guarded:
+        monkeypatch.setattr("rota.dagster.assets.batch.PARKED_TAG", "another")
+    job = bench.defs.get_job(names.consume_job("p"))
+    for _ in range(3):
+        tags = {INCARNATION: "w1@1", (PARKED_TAG if guarded else "another"): "1"}
+        bench.instance.report_run_failed(bench.instance.create_run_for_job(job, tags=tags))
+    mine = Runs(bench.instance, names.consume_job("p"), {})
+    failed = mine.read_failures(INCARNATION)
+    assert (mine.read_pause() == 0.0, not failed) == (guarded, guarded)
 
 
 def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(

@@ -12,6 +12,7 @@ from rota.dagster.assets.names import GOING, Names
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
 from rota.dagster.sensors.backlog import make_run_request
+from rota.ids import PARKED_TAG
 from rota.run.work import Work
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +61,7 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     launched = make_run_request(pipeline, Names(("staging",)), Work("w1@0", "w1", {"P:a": (0, 1)}), 7).tags
     assert launched["rota/epoch"] == "staging/G/7"
     tags = {tag for of in (*(job.tags for job in jobs), launched) for tag in of if not tag.startswith("dagster/")}
-    assert {*tags, GOING} == list_keys("run tag")
+    assert {*tags, GOING, PARKED_TAG} == list_keys("run tag")
 
 
 def test_what_a_pipeline_says_of_itself_stands_on_its_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

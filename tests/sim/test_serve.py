@@ -65,7 +65,13 @@ def test_a_trickle_that_comes_to_two_workers_in_turns_is_one_run_of_each_for_as_
         assert world.serve(terms)[-1][1] == RunEnd(reason)
 
 
-@pytest.mark.parametrize(("others", "ends"), [(0, "all that it worked on is parked"), (1, "nothing came for 30 s")])
+@pytest.mark.parametrize(
+    ("others", "ends"),
+    [
+        (0, "all that it worked on is parked"),
+        (1, "a partition was parked, which shows once the run has ended"),
+    ],
+)
 def test_a_run_that_only_parks_ends_and_one_with_other_work_lasts_no_longer_for_it(others: int, ends: str) -> None:
     """The page said "materializing" for a minute of a partition that had failed at once, and again at each try."""
     world = ServedRun(ends={"s:0": 1, "s:1": others, "s:2": 0})
