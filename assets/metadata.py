@@ -97,7 +97,7 @@ def describe_batch(
     are to be told. A healed batch was committed by an earlier run."""
     healed = {keys.HEALED: True} if done.healed else {}
     return (
-        _describe_owner(incarnation, done.token, done.epoch),
+        describe_owner(incarnation, done.token, done.epoch),
         {
             keys.ROWS: done.rows,
             keys.BAD_ROWS: done.bad_rows,
@@ -134,7 +134,7 @@ def describe_idle(
     at: "IdlePartition", incarnation: str, last: Sequence[Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
     """The metadata of a partition with nothing new, for the three assets: the numbers of the `last` batch stay."""
-    owner = _describe_owner(incarnation, at.token, at.epoch)
+    owner = describe_owner(incarnation, at.token, at.epoch)
     _, records, checkpoint = last
     return (
         owner,
@@ -190,5 +190,5 @@ def _show_place(place: str) -> str:
     return printable(mask(place))[-PLACE:]
 
 
-def _describe_owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:
+def describe_owner(incarnation: str, token: int, epoch: int) -> Mapping[str, Any]:
     return {keys.WORKER: worker_of(incarnation), keys.INCARNATION: incarnation, keys.TOKEN: token, keys.EPOCH: epoch}

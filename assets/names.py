@@ -29,7 +29,7 @@ class Names:
         return self._asset_key(group, "assignment")
 
     def ownership(self, pipeline: str) -> dg.AssetKey:
-        """Who worked on a partition, under which token."""
+        """Which worker owns a partition, under which token."""
         return self._asset_key(pipeline, "ownership")
 
     def records(self, pipeline: str) -> dg.AssetKey:

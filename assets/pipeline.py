@@ -73,7 +73,8 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
             deps=[names.assignment(pipeline.group)],
             kinds={"zookeeper"},
             code_version=provenance.CODE_VERSION,
-            description=f"Which worker worked on each partition of `{pipeline.name}`, under which token and epoch.",
+            description=f"Which worker owns each partition of `{pipeline.name}`, under which token and epoch: noted with "
+            "its first batch, or within two looks of the checks if nothing landed since it moved.",
             **shown,
         ),
         dg.AssetSpec(

@@ -1,4 +1,4 @@
-"""`<pipeline>__checks`: looks at a whole pipeline and reports the checks whose result is not the one on the page."""
+"""`<pipeline>__checks`: looks at a whole pipeline and reports the checks and the owners that the page does not show."""
 
 import time
 from dataclasses import replace
@@ -13,6 +13,7 @@ from rota.dagster.assets.names import INCARNATION, REBALANCE, Names
 from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
+from rota.dagster.sensors.owners import show_claims
 from rota.dagster.sensors.seen import see_sensors
 from rota.pipeline import Pipeline
 
@@ -51,17 +52,22 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
                 if not tree.exists():
                     return dg.SkipReason(f"group {pipeline.group} is not founded yet")
                 said, memory = look(tree, pipeline, names, before, see_dagster(context, pipeline, names))
+                moved, upto = show_claims(context.instance, tree, pipeline, names, before.claims)
         except ExpectedFailure as error:
             if abs(began - before.at) >= SILENT:
                 silence = checks.evaluate_silence(pipeline, names, str(error.description), error.kind)
                 for one in find_unshown(context.instance, [silence]):  # a tick that fails reports nothing by itself
                     context.instance.report_runless_asset_event(one)
             raise
-        memory = replace(memory, at=(now := time.time()), took=max(0.0, now - began))
+        for claim in moved:  # before the checks: the page counts only those that name the newest materialization
+            context.instance.report_runless_asset_event(claim)
         told = find_unshown(context.instance, said)
+        memory = replace(memory, at=(now := time.time()), took=max(0.0, now - began), claims=upto)
         wrong = ", ".join(one.check_name for one in said if not one.passed)
         return dg.SensorResult(
-            skip_reason=f"not right: {wrong}" if wrong else "all is right", asset_events=told, cursor=memory.dump()
+            skip_reason=f"not right: {wrong}" if wrong else "all is right",
+            asset_events=[*told, *moved],
+            cursor=memory.dump(),
         )
 
     return report

@@ -13,14 +13,17 @@ from rota.coordination.parking import park, unpark
 from rota.dagster.assets import checks
 from rota.dagster.assets.checks import read_said
 from rota.dagster.assets.look import Memory, load_memory
+from rota.dagster.assets.metadata import describe_owner
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import repeat
+from rota.dagster.sensors import owners
 from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.face.health import describe_refusal
 from rota.face.needs import SETTLE
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry
+from tests.claiming import claim_one
 from tests.face.desk import Desk, cancel_check, list_counted, ready
 
 names = Names()
@@ -258,3 +261,73 @@ def test_a_table_of_another_group_is_told_from_one_that_cannot_be_read() -> None
     """Of the first a person is told at once: it does not heal."""
     assert describe_refusal(ForeignTable("it is another group's. rota adopt")).foreign
     assert not describe_refusal(EnvironmentFailed("the disk is gone. Mount it")).foreign
+
+
+def consume_once(desk: Desk, *partitions: str) -> None:
+    """What a run shows of a partition's first batch under its token."""
+    for p, own in desk.tree.owned(partitions).items():
+        shown = dict(describe_owner(str(own.incarnation), own.token, 1))
+        made = dg.AssetMaterialization(names.ownership("p"), None, shown, p, tags={"dagster/data_version": "7"})
+        desk.instance.report_runless_asset_event(made)
+
+
+def read_owner(desk: Desk, partition: str) -> dict[str, object]:
+    """What the page shows of the partition."""
+    filters = dg.AssetRecordsFilter(names.ownership("p"), asset_partitions=[partition])
+    (record,) = desk.instance.fetch_materializations(filters, limit=1).records
+    made = record.asset_materialization
+    assert made
+    assert (made.tags or {})["dagster/data_version"] == "7", "nothing below it becomes unsynced"
+    return {key: value.value for key, value in made.metadata.items()}
+
+
+def count_shown(desk: Desk) -> int:
+    return len(desk.instance.fetch_materializations(names.ownership("p"), limit=1000).records)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_partition_that_moves_and_at_which_nothing_lands_is_shown_with_its_owner(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """The page showed a worker that had not owned the partition for 48 minutes, and its incarnation was dead by then."""
+    if not guarded:
+        monkeypatch.setattr("rota.dagster.sensors.checks.show_claims", lambda *_: ([], 0))
+    incarnations = ready(desk)
+    consume_once(desk, "p:a", "p:b", "p:c")
+    _, cursor = report(desk)
+    assert count_shown(desk) == 3, "what runs showed is right"
+    own = desk.tree.owned(("p:a",))["p:a"]
+    other = next(one for one in incarnations.values() if one != own.incarnation)
+    claim_one(desk.tree, other, "p:a", own.version)
+    told, cursor = report(desk, cursor)
+    own = desk.tree.owned(("p:a",))["p:a"]
+    assert (read_owner(desk, "p:a")["incarnation"] == other) is guarded
+    if guarded:
+        assert read_owner(desk, "p:a") == dict(describe_owner(other, own.token, desk.tree.head().record.epoch))
+        assert set(told) <= {one.name for one in checks.list_checks(desk.catalog.pipelines["p"], names)}
+        assert list_counted(desk.instance, checks.list_checks(desk.catalog.pipelines["p"], names)) == {
+            one.name for one in checks.list_checks(desk.catalog.pipelines["p"], names)
+        }, "and its checks count"
+        assert count_shown(desk) == 4
+        report(desk, cursor)
+        report(desk)
+        assert count_shown(desk) == 4, "once, also where the sensor forgot"
+
+
+def test_however_many_partitions_move_at_once_a_look_shows_few_and_the_next_ones_the_rest(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owners, "MAX_EVENTS", 2)
+    monkeypatch.setattr(owners, "MAX_CLAIMS", 3)
+    incarnations = ready(desk)
+    ids = ("p:a", "p:b", "p:c")
+    consume_once(desk, *ids)
+    _, cursor = report(desk)
+    for p, own in desk.tree.owned(ids).items():
+        claim_one(desk.tree, next(one for one in incarnations.values() if one != own.incarnation), p, own.version)
+    shown = []
+    for _ in range(3):
+        _, cursor = report(desk, cursor)
+        shown.append(count_shown(desk) - 3)
+    assert shown == [2, 3, 3]
+    assert {p: read_owner(desk, p)["token"] for p in ids} == {p: own.token for p, own in desk.tree.owned(ids).items()}
