@@ -81,7 +81,7 @@ tools: $(BIN)/$(GATEWAY) $(KAFKA) $(AZURITE)
 # A Kafka, of Maven Central's jars: Ivy, which is one of PySpark's own, gets them. A broker is one Java of these.
 $(KAFKA): | $(READY) java
 	@rm -rf $@.part && echo "getting Kafka from Maven Central"
-	@java -jar $(VENV)/lib/python*/site-packages/pyspark/jars/ivy-*.jar -error -cache $(CURDIR)/$(VENV)/.ivy -m2compatible \
+	@java -jar $(VENV)/lib/python*/site-packages/pyspark/jars/ivy-*.jar -error -cache $(CURDIR)/$(VENV)/.ivy-kafka -m2compatible \
 	  -dependency org.apache.kafka kafka_2.13 4.1.0 -confs default -types jar bundle \
 	  -retrieve "$(CURDIR)/$@.part/[artifact]-[revision](-[classifier]).[ext]" >/dev/null && rm -rf $@ && mv $@.part $@ || { \
 	  echo "Kafka's jars are not to be had. Is repo1.maven.org reachable from here?" >&2; exit 2; }

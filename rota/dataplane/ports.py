@@ -185,6 +185,26 @@ class Remembers(Protocol):
 
 
 @runtime_checkable
+class HasLeaderEpochs(Remembers, Protocol):
+    """A partition may lose its newest records and give their offsets to others. Each leader of a partition has a greater
+    epoch than the one before, and a source that knows where an epoch ended can notice that."""
+
+    def read_leader_epochs(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """Return the epoch of each partition's leader when `assign_offsets` was last called; what has none is left out."""
+        ...
+
+    def find_cut(self, noted: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
+        """Return the partitions that lost records below an offset after the leader epoch that was noted with it.
+
+        Args:
+            noted: partition -> offset, leader epoch.
+
+        Returns: partition -> why, with the next step.
+        """
+        ...
+
+
+@runtime_checkable
 class Named(Protocol):
     """Each of its offsets is a thing with a name, such as a file."""
 

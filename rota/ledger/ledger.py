@@ -82,7 +82,9 @@ class Ledger:
         if table is None:
             return dict.fromkeys(partitions, Position(None, None, None))
         at, its = table.transaction, table.table
-        return {p: Position(at(self._offset_id(p)), at(self._token_id(p)), its) for p in partitions}
+        return {
+            p: Position(at(self._offset_id(p)), at(self._token_id(p)), its, at(self._leader_id(p))) for p in partitions
+        }
 
     def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
         """The commits after version `since`, newest first."""
@@ -295,6 +297,7 @@ class Ledger:
             self.check_on_disk(batch.files)
             sets = {self._offset_id(p): end for p, (_, end) in batch.ranges.items()}
             sets |= {self._token_id(p): claim.tokens[p] for p in partitions}
+            sets |= self._leader_moves(table, batch)
             said = {**self.describe(batch, claim.tokens), "rota.base": str(table.number)}
             return Draft(table, sets, said, batch.files, commit=batch.id)
 
@@ -362,8 +365,14 @@ class Ledger:
 
     def position_moves(self, partition: str, stands: Position) -> dict[str, int]:
         """What sets the partition's offset and token, as far as they are known."""
-        both = {self._offset_id(partition): stands.offset, self._token_id(partition): stands.token}
-        return {name: number for name, number in both.items() if number is not None}
+        ids = self._offset_id(partition), self._token_id(partition), self._leader_id(partition)
+        known = zip(ids, (stands.offset, stands.token, stands.leader_epoch), strict=True)
+        return {name: number for name, number in known if number is not None}
+
+    def _leader_moves(self, table: Version, batch: Batch) -> dict[str, int]:
+        """What sets the leader epochs. A batch without one, such as a skip, takes back the epoch of the offset before."""
+        had = {p for p in batch.ranges if table.transaction(self._leader_id(p)) is not None}
+        return {self._leader_id(p): batch.leader_epochs.get(p, -1) for p in had | batch.leader_epochs.keys()}
 
     def _draft_step(
         self, table: Version, op: str, sets: Mapping[str, int], tokens: Mapping[str, int] | None = None
@@ -384,3 +393,6 @@ class Ledger:
 
     def _token_id(self, partition: str) -> str:
         return f"rota/{self.group}/{partition}/token"
+
+    def _leader_id(self, partition: str) -> str:
+        return f"rota/{self.group}/{partition}/leader-epoch"

@@ -41,6 +41,7 @@ class Batch:
     seconds: float = 0.0
     op: str = "commit"
     index: str = ""  # the id of what gives its offsets their meaning, if that could be another one
+    leader_epochs: Mapping[str, int] = field(default_factory=dict)  # see `Position`
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,13 @@ class TableClaim:
 @dataclass(frozen=True, slots=True)
 class Position:
     """The offset and the token that the table holds for one partition; None where it does not know the partition. `table`
-    is the table's own id, None where there is no table."""
+    is the table's own id, None where there is no table. Under `leader_epoch`
+    the source had every record below the offset; None or -1: the last commit states none."""
 
     offset: int | None
     token: int | None
     table: str | None
+    leader_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,11 @@ def _read_end(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int
 
 
 def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
-    """The first offset behind a hole of the source that begins here; 0 if there is none, or nothing behind it."""
+    """The first offset behind a hole of the source that begins here; 0 if there is none, or nothing behind it. Raises
+    ConfigError if the source is another one."""
     error = source.find_broken({partition: (offset, offset + 1)}).get(partition)
+    if error and error.facts.get("other"):
+        raise ConfigError(f"{partition} cannot be skipped: {error}")
     return int(str(error.facts.get("behind", 0))) if error else 0
 
 

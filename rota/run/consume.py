@@ -37,7 +37,7 @@ from rota.ledger.merging import is_due, merge_beside_run
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
-from rota.run.restored import ADOPT, explain_restored, find_lost_offsets
+from rota.run.restored import ADOPT, explain_restored, find_lost_offsets, read_leader_epochs
 from rota.run.shift import Shift, sort_by_turn
 from rota.run.tidy import find_present, name_index, tidy_batch
 
@@ -292,6 +292,7 @@ class ConsumingRun:
         batch = Batch(
             uuid.uuid4().hex, self.run_id, self.incarnation, piece.attempt, self.rights.epoch, kept, files, rows, bad,
             piece.seconds, index=name_index(self.ports.source),
+            leader_epochs=read_leader_epochs(self.ports.source, kept),
         )  # fmt: skip
         if bad:
             self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)
@@ -307,7 +308,9 @@ class ConsumingRun:
                 partitions=tuple(side.newer),
             )
         files = tuple(f for f in piece.bad_files if f.partition in ranges)
-        aside = replace(batch, id=uuid.uuid4().hex, files=files, rows=batch.bad, bad={}, op="quarantine")
+        aside = replace(
+            batch, id=uuid.uuid4().hex, files=files, rows=batch.bad, bad={}, op="quarantine", leader_epochs={}
+        )
         table.commit(side, aside, follows=False)
 
     def _write_checkpoints(self, offsets: Mapping[str, int], last: LogEntry | None, table: str) -> None:

@@ -4,10 +4,10 @@ A source that lost offsets would assign them anew: what was consumed would be re
 taken for consumed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from rota.coordination.records import Checkpoint
-from rota.dataplane.ports import Remembers, Source
+from rota.dataplane.ports import HasLeaderEpochs, Remembers, Source
 from rota.errors import ForeignTable
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Position
@@ -26,8 +26,8 @@ def explain_restored(location: str, was: Checkpoint | None, now: Position) -> Fo
 
 
 def find_lost_offsets(source: Source, main: Ledger, positions: Mapping[str, Position]) -> dict[str, str]:
-    """Partition -> why its source has assigned fewer offsets than the table consumed; in these none may be assigned.
-    `positions` were read before: a commit comes after the offsets that it consumed."""
+    """Partition -> why its source has assigned fewer offsets than the table consumed, or lost and assigned them anew; in
+    these none may be assigned. `positions` were read before: a commit comes after the offsets that it consumed."""
     if not isinstance(source, Remembers):
         return {}
     ends = source.read_assigned_ends(tuple(positions))
@@ -35,8 +35,17 @@ def find_lost_offsets(source: Source, main: Ledger, positions: Mapping[str, Posi
     log = main.read_log_back_to(
         behind
     )  # empty where a partition begins at an offset that the source has not reached yet
-    return {
-        p: f"{main.location} is at {positions[p].offset}, and {source.explain_lost(p, end)}"
-        for p, end in behind.items()
-        if any(one.goes_beyond(p, end) for one in log)
-    }
+    lost = {p: source.explain_lost(p, end) for p, end in behind.items() if any(one.goes_beyond(p, end) for one in log)}
+    if isinstance(source, HasLeaderEpochs):
+        noted = {p: (one.offset or 0, one.leader_epoch or 0) for p, one in positions.items() if _states_epoch(one)}
+        lost |= source.find_cut({p: one for p, one in noted.items() if p not in behind})
+    return {p: f"{main.location} is at {positions[p].offset}, and {why}" for p, why in lost.items()}
+
+
+def _states_epoch(position: Position) -> bool:
+    return bool(position.offset) and position.leader_epoch not in (None, -1)
+
+
+def read_leader_epochs(source: Source, partitions: Iterable[str]) -> Mapping[str, int]:
+    """Return the leader epochs under which the source assigned the offsets of these partitions; empty if it has none."""
+    return source.read_leader_epochs(partitions) if isinstance(source, HasLeaderEpochs) else {}

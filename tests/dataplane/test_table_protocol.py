@@ -36,6 +36,7 @@ def test_the_transactions() -> None:
     assert documented == [
         "rota/<group>/<partition>/offset",
         "rota/<group>/<partition>/token",
+        "rota/<group>/<partition>/leader-epoch",
         "rota/<group>/id/<meta id>",
         "rota/adopted",
         "rota/pipeline/<pipeline>",

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Self, cast
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NOTE = "topic.json"
+ANOTHER = "Give the pipeline another name and table; or bring back what there was"
 LARGE = 1 << 20  # bytes of the largest record that a broker takes by default
 SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
 
@@ -50,6 +51,8 @@ class KafkaSource:
     group: str
     index: str
     reading: set[str] = field(default_factory=set)
+    replays: bool = False  # whether it reads what was consumed before
+    epochs: dict[str, int] = field(default_factory=dict)  # of the leaders when offsets were assigned
     _noted: list[Callable[[], None]] = field(default_factory=list)
 
     @classmethod
@@ -89,7 +92,8 @@ class KafkaSource:
         return self.topic.look() or Seen("", (), frozenset())
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`; a partition without a leader is left out, and of what is not there the end is 0."""
+        """See `Source.read_ends`; a partition without a leader is left out, and so is each while the topic is gone. The end
+        of a partition that is not there yet is 0."""
         return self._read(self._look(), partitions, self.topic.read_ends)
 
     def _read(
@@ -97,11 +101,18 @@ class KafkaSource:
     ) -> dict[str, int]:
         numbers = {p: self.number(p) for p in partitions}
         told = ask(sorted(seen.led.intersection(numbers.values())))
-        return {p: told.get(n, 0) for p, n in numbers.items() if n in told or n not in seen.partitions}
+        new = set() if self._is_gone(seen) else set(numbers.values()).difference(seen.partitions)
+        return {p: told.get(n, 0) for p, n in numbers.items() if n in told or n in new}
+
+    def _is_gone(self, seen: Seen) -> bool:
+        """Whether there is no topic now, and there was one. A broker that loads its metadata reports that, too."""
+        return not seen.partitions and self._read_id() is not None
 
     def explain_unreadable(self, partition: str) -> str:
         """See `WaitsAlone.explain_unreadable`."""
         seen, number = self._look(), self.number(partition)
+        if self._is_gone(seen):
+            return f"{partition}: there is no {self.topic.place} now. It is tried again by itself; bring the topic back"
         if number not in seen.partitions or number in seen.led:
             return ""
         return (
@@ -113,7 +124,20 @@ class KafkaSource:
         seen = self._look()
         if seen.id and self._read_id() is None:
             self._write_id(seen.id)
-        return self._read(seen, partitions, self.topic.read_ends)
+        heads = self._read_heads(seen, partitions)
+        self.epochs.update({p: epoch for p, (_, epoch) in heads.items() if epoch is not None})
+        return {p: end for p, (end, _) in heads.items()}
+
+    def _read_heads(self, seen: Seen, partitions: Iterable[str]) -> dict[str, tuple[int, int | None]]:
+        """The end of each partition, and its leader's epoch."""
+        epochs = dict[int, int | None]()
+
+        def ask(numbers: Iterable[int]) -> dict[int, int]:
+            heads = self.topic.read_heads(numbers)
+            epochs.update({n: epoch for n, (_, epoch) in heads.items()})
+            return {n: end for n, (end, _) in heads.items()}
+
+        return {p: (end, epochs.get(self.number(p))) for p, end in self._read(seen, partitions, ask).items()}
 
     @property
     def skips_existing(self) -> bool:
@@ -163,10 +187,18 @@ class KafkaSource:
         read whole, or it failed: then the retention may take it."""
         seen = self._look()
         if why := self._explain_other(seen):
-            return {p: SourceChanged(f"{p}: {why}", partition=p) for p in ranges}
-        firsts, ends = (self._read(seen, ranges, ask) for ask in (self.topic.read_firsts, self.topic.read_ends))
+            return {p: SourceChanged(f"{p}: {why}", step=ANOTHER, partition=p, other=True) for p in ranges}
+        firsts, heads = self._read(seen, ranges, self.topic.read_firsts), self._read_heads(seen, ranges)
+        ends = {p: end for p, (end, _) in heads.items()}
         found = {p: self._find_error(p, *span, firsts.get(p), ends.get(p)) for p, span in ranges.items()}
-        return {p: error for p, error in found.items() if error}
+        broken = {p: error for p, error in found.items() if error}
+        noted = {p: (end, self.epochs[p]) for p, (_, end) in ranges.items() if p in self.epochs and p not in broken}
+        return broken | {
+            p: EnvironmentFailed(
+                f"{self._name(p)} lost records from {first} on meanwhile. The next run looks at the rest"
+            )
+            for p, first in self._find_cut(noted, heads).items()
+        }
 
     def _find_error(
         self, partition: str, start: int, end: int, first: int | None, last: int | None
@@ -177,9 +209,10 @@ class KafkaSource:
                 self.explain_unreadable(partition) or f"{name} was without a leader. It is tried again"
             )
         if start < first and partition not in self.reading:
+            skip = f"To go on without: rota skip {quote(partition)}"
             return SourceChanged(
                 f"{name} begins at {first} and offset {start} was asked for: its retention is over",
-                step=f"To go on without: rota skip {quote(partition)}",
+                step=f"Replay what is left, from {first} on" if self.replays else skip,
                 partition=partition,
                 behind=first,
             )
@@ -212,21 +245,43 @@ class KafkaSource:
         return {p: (start, ends.get(p, 1 << 62)) for p, start in find(since).items()}
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
-        """See `Replays.reread`: what is in a topic is there for everybody."""
-        return self
+        """See `Replays.reread`: any number of readers read the same of a topic."""
+        return replace(self, replays=True, epochs={})
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Remembers.read_assigned_ends`: nothing, where the topic is another; of what has no leader, all."""
+        """See `Remembers.read_assigned_ends`: 0 if the topic is another; what cannot be read now lost nothing."""
         seen = self._look()
         if self._explain_other(seen):
             return dict.fromkeys(partitions, 0)
         ends = self._read(seen, partitions, self.topic.read_ends)
         return {p: ends.get(p, 1 << 62) for p in partitions}
 
+    def read_leader_epochs(self, partitions: Iterable[str]) -> Mapping[str, int]:
+        """See `HasLeaderEpochs.read_leader_epochs`."""
+        return {p: self.epochs[p] for p in partitions if p in self.epochs}
+
+    def find_cut(self, noted: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
+        """See `HasLeaderEpochs.find_cut`."""
+        heads = self._read_heads(self._look(), noted) if noted else {}
+        return {
+            p: f"{self._name(p)} lost the records from {first} on and gave their offsets to others (leader epoch "
+            f"{noted[p][1]} ended there, it is {heads[p][1]} now). {ANOTHER}"
+            for p, first in self._find_cut(noted, heads).items()
+        }
+
+    def _find_cut(
+        self, noted: Mapping[str, tuple[int, int]], heads: Mapping[str, tuple[int, int | None]]
+    ) -> dict[str, int]:
+        """Partition -> the first offset that it lost. A leader never cuts its own log: under the same epoch nothing is
+        asked."""
+        moved = {p: one for p, one in noted.items() if p in heads and heads[p][1] not in (None, one[1])}
+        found = self.topic.find_cut({self.number(p): one for p, one in moved.items()})
+        return {p: found[self.number(p)] for p in moved if self.number(p) in found}
+
     def explain_lost(self, partition: str, end: int) -> str:
         """See `Remembers.explain_lost`."""
         why = self._explain_other(self._look()) or f"{self._name(partition)} ends at {end}: it lost records"
-        return f"{why}. Give the pipeline another name and table; or bring back what there was"
+        return f"{why}. {ANOTHER}"
 
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
         """See `Holds.acknowledge`: for information."""
@@ -241,13 +296,12 @@ class KafkaSource:
     # --- which topic it is
 
     def _explain_other(self, seen: Seen) -> str:
-        """Why the topic is not the one whose offsets the table has; empty where it is, or nobody can tell."""
-        known = self._read_id()
-        if not known or (seen.partitions and seen.id in ("", known)):
+        """Why the topic is not the one whose offsets the table has; empty if it is, if its id is unknown, and while there is
+        no topic."""
+        known, note = self._read_id(), join(self.index, NOTE)
+        if not known or not seen.partitions or seen.id in ("", known):
             return ""
-        now = f"its id is {seen.id}" if seen.partitions else "there is none"
-        note = join(self.index, NOTE)
-        return f"{self.topic.place} is not what it was ({now}, it was {known} as {note} says): it was made anew"
+        return f"{self.topic.place} was made anew: its id is {seen.id}, and it was {known} ({note})"
 
     def _read_id(self) -> str | None:
         with suppress(FileNotFoundError):

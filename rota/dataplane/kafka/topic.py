@@ -5,7 +5,9 @@ partition is its last stable offset: what lies below it was committed or aborted
 same there. Nothing is written but the offsets of a consumer group, which nobody of ours reads.
 """
 
+import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
@@ -25,7 +27,9 @@ GLANCING = {  # settings of a consumer that looks at the first records of each p
 }  # fmt: skip
 AFRESH = "topic.metadata.refresh.interval.ms"  # by itself 5 min: so long a dead broker would be asked who leads
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what a broker says that knows no ids of topics
-_clients: dict[tuple[tuple[str, str], ...], Any] = {}
+CUT = re.compile(r"log truncation detected.*broker end offset is (\d+)")
+BEYOND = "out of range"  # what the retention took: it is not cut
+_clients: dict[tuple[tuple[str, str], ...], tuple[Any, deque[Any]]] = {}  # a client, and the last error of a connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,54 @@ class Topic:
 
     def read_ends(self, partitions: Iterable[int]) -> dict[int, int]:
         """The last stable offset of each."""
+        return {n: end for n, (end, _) in self.read_heads(partitions).items()}
+
+    def read_heads(self, partitions: Iterable[int]) -> dict[int, tuple[int, int | None]]:
+        """Return the last stable offset of each, and its leader's epoch; None if the broker knows none."""
         from confluent_kafka.admin import OffsetSpec
 
-        return self._list_offsets(partitions, OffsetSpec.latest())
+        found = self._ask_offsets(partitions, OffsetSpec.latest())
+        known = {
+            n: one.leader_epoch for n, one in found.items() if one.leader_epoch is not None and one.leader_epoch >= 0
+        }
+        return {n: (int(one.offset), known.get(n)) for n, one in found.items()}
+
+    def find_cut(self, noted: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Return the partitions whose log ends before an offset in the leader epoch that was noted with it (KIP-320).
+
+        Args:
+            noted: partition -> offset, leader epoch.
+
+        Returns: partition -> the first offset that it lost.
+        Raises: EnvironmentFailed.
+        """
+        from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+        if not noted:
+            return {}
+        settings = {"enable.partition.eof": True, "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 10}
+        consumer = Consumer({"group.id": "rota", "log_level": 0, **self.client, **GLANCING, **settings})
+        left, found, until = set(noted), dict[int, int](), time.monotonic() + PATIENCE
+        try:
+            consumer.assign([TopicPartition(self.name, n, at, leader_epoch=e) for n, (at, e) in noted.items()])
+            while left:
+                for one in consumer.consume(100, 0.02):
+                    error = one.error()
+                    if error and error.code() == KafkaError._AUTO_OFFSET_RESET:
+                        if cut := CUT.search(error.str()):
+                            found[one.partition()] = int(cut[1])
+                        elif BEYOND not in error.str():
+                            raise self._tell(KafkaException(error))
+                    elif error and error.code() != KafkaError._PARTITION_EOF:
+                        continue  # of a broker: the consumer asks another
+                    left.discard(one.partition())
+                if left and time.monotonic() > until:
+                    raise EnvironmentFailed(
+                        f"{self.place} did not state within {PATIENCE:g} s whether it lost records. See whether it is up"
+                    )
+        finally:
+            consumer.close()
+        return found
 
     def read_stamped(self, partitions: Iterable[int], seconds: float) -> dict[int, int]:
         """The first offset of each whose record is stamped then (seconds since 1970) or later; -1 where none is."""
@@ -116,6 +165,9 @@ class Topic:
         return {n: max(1.0, sum(sizes) / len(sizes)) for n, sizes in found.items()}, behind
 
     def _list_offsets(self, partitions: Iterable[int], which: Any) -> dict[int, int]:
+        return {n: int(one.offset) for n, one in self._ask_offsets(partitions, which).items()}
+
+    def _ask_offsets(self, partitions: Iterable[int], which: Any) -> dict[int, Any]:
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
         asked = {TopicPartition(self.name, n): which for n in partitions}
@@ -125,7 +177,7 @@ class Topic:
             asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
         )
         try:
-            return {place.partition: int(self._wait(one).offset) for place, one in told.items()}
+            return {place.partition: self._wait(one) for place, one in told.items()}
         except KafkaException as error:
             raise self._tell(error) from None
 
@@ -148,13 +200,18 @@ class Topic:
 
     def _admin(self) -> Any:
         """One client for each settings of this process: to make one is to connect, and a look asks twice a second."""
+        return self._connect()[0]
+
+    def _connect(self) -> tuple[Any, deque[Any]]:
         settings = tuple(sorted(self.client.items()))
         if settings not in _clients:
             from confluent_kafka import KafkaException
             from confluent_kafka.admin import AdminClient
 
             try:
-                _clients[settings] = AdminClient({"log_level": 0, AFRESH: 2000, **self.client})
+                said = deque[Any](maxlen=1)
+                client = AdminClient({"log_level": 0, AFRESH: 2000, **self.client, "error_cb": said.append})
+                _clients[settings] = client, said
             except KafkaException as error:
                 raise ConfigError(f"The settings of {self.place} cannot be used: {explain(error)}") from None
         return _clients[settings]
@@ -164,12 +221,19 @@ class Topic:
             return asked.result(PATIENCE + 1)
         except Late:
             raise EnvironmentFailed(
-                f"{self.place} did not answer within {PATIENCE:g} s. See whether it is up"
+                f"{self.place} did not answer within {PATIENCE:g} s{self._name_connection()}. See whether it is up"
             ) from None
+
+    def _name_connection(self) -> str:
+        """Why the last connection failed, if one did since this was asked last."""
+        client, said = self._connect()
+        client.poll(0)
+        return f" ({said.pop().str()})" if said else ""
 
     def _tell(self, error: Exception) -> EnvironmentFailed:
         return EnvironmentFailed(
-            f"{self.place} says: {explain(error)}. See whether it is up and lets this user in; it is tried again"
+            f"{self.place}: {explain(error)}{self._name_connection()}. See whether it is up and lets this user in; it is "
+            f"tried again"
         )
 
 

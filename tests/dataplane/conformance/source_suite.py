@@ -21,6 +21,7 @@ import pytest
 from rota.dataplane.ports import (
     ChangesInPlace,
     FollowsRename,
+    HasLeaderEpochs,
     Holds,
     LeavesOut,
     Named,
@@ -34,7 +35,10 @@ from rota.dataplane.ports import (
 )
 from rota.errors import RotaError
 
-ABILITIES = (WaitsAlone, LeavesOut, Holds, Remembers, Named, Replays, Stamps, ChangesInPlace, FollowsRename, TidiesUp)
+ABILITIES = (
+    WaitsAlone, LeavesOut, Holds, Remembers, HasLeaderEpochs, Named, Replays, Stamps, ChangesInPlace, FollowsRename,
+    TidiesUp,
+)  # fmt: skip
 
 
 class SourceBench(Protocol):
