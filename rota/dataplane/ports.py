@@ -127,6 +127,15 @@ class LeavesOut(Protocol):
 
 
 @runtime_checkable
+class Withholds(Protocol):
+    """A partition may have records that no reader gets yet, such as those behind an open transaction."""
+
+    def find_withheld(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[int, str]]:
+        """Return partition -> the first offset that is withheld, and why. Writes nothing."""
+        ...
+
+
+@runtime_checkable
 class Holds(Protocol):
     """A run that reads it has something open, such as a connection, or messages that nobody else is given meanwhile."""
 

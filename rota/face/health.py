@@ -16,7 +16,7 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
 from rota.coordination.records import Live
 from rota.coordination.snapshot import Basis, read_basis
-from rota.dataplane.ports import LeavesOut
+from rota.dataplane.ports import LeavesOut, Withholds
 from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ForeignTable, RotaError
 from rota.face.seen import PipelineSeen, Seen
@@ -181,6 +181,7 @@ def read_pipeline(tree: GroupReader, pipeline: Pipeline, facts: Facts, table: Ta
             ends=measure_lags(source, facts.checkpoints, (p for p in ids if p not in facts.unreadable)),
             rewritten=explain_rewritten(source, table.past),
             left_out=source.list_ignored() if isinstance(source, LeavesOut) else {},
+            withheld=source.find_withheld(ids) if isinstance(source, Withholds) else {},
             waiting=tuple(p for p in map(pipeline.partition, keys) if p not in known),
             room=explain_excess(tree, pipeline.name, keys),
         )

@@ -30,6 +30,7 @@ from rota.run.eligibility import Eligibility, Facts, judge
 SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most
 IDLE = 75.0  # seconds until a run works on what is new: a launch, and a wait for a slot
 FAILING = 60.0  # seconds in which ticks may fail: those of `SETTLE`, and those until a tick that is well says so
+OPEN = 300.0  # seconds that a transaction of the source may hold records back
 BEHIND = 600.0  # seconds in which lag has to fall
 STOPS = ("source", "table", "unserved", "off", "fails", "runs")  # causes for which no run of a pipeline works
 REFUSED = ("table", "restored")  # causes for which a table refuses runs
@@ -349,6 +350,9 @@ def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Ite
     for cause, wrong in (("stale", one.stale), ("gap", one.gaps)):
         for p, why in wrong.items():
             yield Finding("partition", p, cause, why, "compare the table with its source, then replay what differs")
+    for p, (offset, why) in one.withheld.items():
+        step = "end the producer's transaction, or abort it by `kafka-transactions.sh`"
+        yield Finding("partition", p, "withheld", why, step, OPEN, str(offset))
     for p, at in one.positions.items():
         if why := _explain_restored(facts, p, at):
             step = "`rota adopt`" if at.table else "mount it, or begin anew with `rota adopt`"

@@ -26,6 +26,7 @@ class PipelineSeen:
     left_out: Mapping[str, str] = field(default_factory=dict)
     stale: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
+    withheld: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # from which offset on, and why
     fault: str = ""
     refusal: str = ""
     foreign: bool = False

@@ -24,7 +24,7 @@ from rota.dataplane.kafka.topic import Seen, Topic
 from rota.dataplane.ports import Home
 from rota.dataplane.spark import plans
 from rota.dataplane.spark.spark_source import Records
-from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
+from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, counted
 from rota.ids import key_of, quote
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
@@ -118,6 +118,21 @@ class KafkaSource:
         return (
             f"{partition}: {self._name(partition)} has no leader. Bring its brokers back; it is tried again by itself"
         )
+
+    def find_withheld(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[int, str]]:
+        """See `Withholds.find_withheld`: the high watermark is ahead of the last stable offset."""
+        seen = self._look()
+        stable, high = (
+            self._read(seen, partitions, a) for a in (self.topic.read_ends, self.topic.read_high_watermarks)
+        )
+        return {
+            p: (
+                at,
+                f"{self._name(p)}: a transaction is open since offset {at}, and {counted(high[p] - at, 'offset')} wait",
+            )
+            for p, at in stable.items()
+            if p in high and at < high[p]
+        }
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.assign_offsets`: the broker did. The topic's id is noted where none is."""

@@ -202,6 +202,7 @@ def read(
                 came = found = []  # the records are in the batch alone while Spark takes it
                 if batch.num_rows:
                     yield batch
+                    heard = time.monotonic()  # Spark may take its time
     finally:
         consumer.close()
 

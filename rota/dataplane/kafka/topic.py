@@ -94,6 +94,14 @@ class Topic:
         }
         return {n: (int(one.offset), known.get(n)) for n, one in found.items()}
 
+    def read_high_watermarks(self, partitions: Iterable[int]) -> dict[int, int]:
+        """Return the end of each partition, with the records of open transactions and those behind them."""
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        found = self._ask_offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return {n: int(one.offset) for n, one in found.items()}
+
     def find_cut(self, noted: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Return the partitions whose log ends before an offset in the leader epoch that was noted with it (KIP-320).
 
@@ -167,14 +175,14 @@ class Topic:
     def _list_offsets(self, partitions: Iterable[int], which: Any) -> dict[int, int]:
         return {n: int(one.offset) for n, one in self._ask_offsets(partitions, which).items()}
 
-    def _ask_offsets(self, partitions: Iterable[int], which: Any) -> dict[int, Any]:
+    def _ask_offsets(self, partitions: Iterable[int], which: Any, level: Any = None) -> dict[int, Any]:
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 
         asked = {TopicPartition(self.name, n): which for n in partitions}
         if not asked:
             return {}
         told = self._admin().list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
+            asked, isolation_level=level or IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
         )
         try:
             return {place.partition: self._wait(one) for place, one in told.items()}

@@ -32,12 +32,13 @@ from rota.dataplane.ports import (
     Stamps,
     TidiesUp,
     WaitsAlone,
+    Withholds,
 )
 from rota.errors import RotaError
 
 ABILITIES = (
     WaitsAlone, LeavesOut, Holds, Remembers, HasLeaderEpochs, Named, Replays, Stamps, ChangesInPlace, FollowsRename,
-    TidiesUp,
+    TidiesUp, Withholds,
 )  # fmt: skip
 
 

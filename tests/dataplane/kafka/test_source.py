@@ -12,6 +12,7 @@ from rota.dataplane.kafka import reading
 from rota.dataplane.kafka import topic as topic_of_kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.kafka.topic import Topic
+from rota.dataplane.ports import Withholds
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.kafka import kafka
 from rota.pipeline import Pipeline, delta
@@ -53,8 +54,13 @@ def test_the_end_of_a_partition_is_where_an_open_or_undecided_transaction_begins
     with broker.undecided(bench.topic, 0, [b"{}"]):
         bench.land("a", 2)
         assert bench.open().source.read_ends(("p:a",)) == {"p:a": 10}
-        assert bench.open().source.find_broken({"p:a": (0, 11)})
+        source = bench.open().source
+        assert isinstance(source, Withholds)
+        assert source.find_broken({"p:a": (0, 11)})
+        (held,) = source.find_withheld(("p:a",)).values()
+        assert held == (10, f"{bench.topic}[0]: a transaction is open since offset 10, and 3 offsets wait")
     wait_until(lambda: bench.open().source.read_ends(("p:a",)) == {"p:a": 14})
+    assert not source.find_withheld(("p:a",))
 
 
 def test_what_the_retention_took_is_told_with_where_the_partition_begins(bench: TopicBench, broker: Broker) -> None:
