@@ -8,6 +8,7 @@ Law: a column that is new to the table keeps the marks that its batch gives it, 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -39,9 +40,9 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
     `whole`: it must have every column of the table. It need not have those that others added while its job ran.
     """
     found, there = _types(batch), _types(table) if table else {}
-    low = [name.lower() for name in found]
-    if twice := sorted({name for name in low if low.count(name) > 1}):
-        raise BadTransform(f"Columns {', '.join(twice)} stand twice in the transform's result. Drop or rename one")
+    low = Counter(field["name"].lower() for field in json.loads(batch)["fields"])
+    if twice := sorted(name for name, times in low.items() if times > 1):
+        raise BadTransform(f"The transform's result has several columns {', '.join(twice)}. Drop or rename all but one")
     exact = {name.lower(): name for name in there}
     if other := next((name for name in found if exact.get(name.lower(), name) != name), ""):
         raise BadTransform(f"Column {other} is {exact[other.lower()]} in the table. Give it that name")

@@ -49,13 +49,17 @@ def test_a_column_holds_each_type_alone_and_within_others(tmp_path: Path, declar
         assert [f.name for f in DeltaTable(Path(table.location)).schema().fields] == ["_partition", "_offset", "a", "b"]
 
 
+TWICE = json.dumps({"type": "struct", "fields": 2 * json.loads(spark_schema(a="long"))["fields"]})
+
+
 @pytest.mark.parametrize(
     ("found", "said"),
     [
         (spark_schema(a="string"), "Column a is string and was long"),
         (spark_schema(), "dropped the column a"),
         (spark_schema(A="long"), "Column A is a in the table. Give it that name"),
-        (spark_schema(a="long", A="long"), "stand twice"),
+        (spark_schema(a="long", A="long"), "several columns a. Drop or rename"),
+        (TWICE, "several columns _offset, _partition, a. Drop or rename"),
         (spark_schema(a="long", i="interval day to second"), "cannot hold"),
         (json.dumps({"type": "struct", "fields": []}), "dropped the column _partition"),
     ],
