@@ -75,7 +75,7 @@ NO_TYPE = "No type of Spark has the values of n: write the file with another typ
         (pa.string(), "array", "Declare n as string in the schema of files(...)"),
         (pa.map_(pa.string(), pa.string()), "struct", CHANGE),
         (pa.struct([("x", pa.int32())]), "array", CHANGE),
-        (pa.timestamp("ns"), "timestamp", NO_TYPE),
+        (pa.timestamp("ns"), "timestamp", parquet.NANOSECONDS),
         (pa.time64("us"), "long", NO_TYPE),
         (pa.null(), "string", NO_TYPE),
     ],
@@ -126,7 +126,8 @@ def test_a_footer_that_cannot_be_read_is_told_and_what_the_disk_does_not_give_is
         (tmp_path / name).write_bytes(data)
         assert parquet.explain_misfit(tmp_path / name, wanted, False).startswith("is no Parquet ("), name
     (tmp_path / "empty").touch()
-    for name in ("a.parquet", "empty", "gone"):
+    assert parquet.explain_misfit(tmp_path / "empty", wanted, False).startswith("has no bytes, which is no Parquet")
+    for name in ("a.parquet", "gone"):
         assert parquet.explain_misfit(tmp_path / name, wanted, False) == "", name
 
 
@@ -233,3 +234,41 @@ def test_a_file_that_another_program_compressed_stops_its_own_partition_and_no_s
     assert parked.reason.startswith("a/1.json.snappy is not snappy as Hadoop writes it")
     assert parked.reason.endswith("Then: rota retry p:a")
     assert damage(world.table / "main", {"p:a": {0: 2}, "p:b": {0: 2}}) == NO_DAMAGE
+
+
+def test_a_footer_that_states_other_rows_than_its_groups_is_refused(tmp_path: Path) -> None:
+    """Thrift writes the rows of a file as two bytes before those of its groups."""
+    file = write(tmp_path / "a.parquet", ("n", pa.array(range(6), pa.int32())))
+    whole, wanted = file.read_bytes(), {"type": "struct", "fields": [{"name": "n", "type": "integer"}]}
+    for at in range(len(whole) - 8 - int.from_bytes(whole[-8:-4], "little"), len(whole) - 8):
+        file.write_bytes(whole[:at] + b"\0" + whole[at + 1 :] if whole[at - 1 : at + 1] == b"\x16\x0c" else whole)
+        try:
+            rows = pq.read_metadata(file).num_rows
+        except pa.ArrowException:
+            continue
+        if rows == 0:
+            break
+    assert parquet.explain_misfit(file, wanted, False) == (
+        "states 0 rows in its footer, and its row groups have 6. Write the file again"
+    )
+
+
+def test_of_a_map_whose_key_is_optional_the_other_columns_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    rows = pa.table({"m": pa.nulls(1, pa.map_(pa.string(), pa.int32())), "n": pa.array([1], pa.int32())})
+    pq.write_table(rows, file, store_schema=False)
+    required, optional = b"\x25\x00\x18\x03key", b"\x25\x02\x18\x03key"
+    file.write_bytes(file.read_bytes().replace(required, optional))
+    with pytest.raises(pa.ArrowInvalid, match=parquet.OPTIONAL_KEY):
+        pq.read_metadata(file)
+
+    def explain(**kinds: object) -> str:
+        fields = [{"name": name, "type": kind, "metadata": {}} for name, kind in kinds.items()]
+        return parquet.explain_misfit(file, {"type": "struct", "fields": fields}, False)
+
+    assert explain(n="integer") == ""
+    assert explain(n="string").startswith("has n as INT32, not string: ")
+    kind = {"type": "map", "keyType": "string", "valueType": "integer", "valueContainsNull": True}
+    assert explain(m=kind).startswith(
+        "has m as a nested column of a file whose map keys are marked optional, not map: "
+    )

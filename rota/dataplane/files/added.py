@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rota.dataplane.files.parquet import NULLS, Footer, Node, find_type
+from rota.dataplane.files.parquet import NANOS, NANOSECONDS, NULLS, Footer, Node, find_type
 from rota.ledger.schema import ADDED, BROUGHT, list_added
 from rota.pipeline import name_columns
 from rota.record import OFFSET, PARTITION
@@ -68,6 +68,8 @@ def _explain_name(name: str, part: Node, whole: Node) -> str:
     try:
         find_type(part)
     except LookupError as error:
+        if part.key == NANOS:
+            return f"has {name} as {part.shown}. {NANOSECONDS}"
         lost = f"{name}{error.args[0]}"
         return (
             f"has {name} as {part.shown}. No type of Spark has the values of {lost}: write the file with another type"

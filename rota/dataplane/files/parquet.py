@@ -11,7 +11,11 @@ refuses it where a list, map or struct is declared as something else.
 Law: where the declaration says so (`new_columns`), so is a column or field that it does not name: its values would be in no
 table. Where new columns are added (`added`), the declared ones here are all that a job reads.
 
-Law: so is a file whose footer cannot be read. Of one that the transform does not need Spark reads nothing.
+Law: so is a file whose footer cannot be read, or states other rows than its row groups have, and a file of no bytes. Of a
+file that the transform does not need Spark reads nothing.
+
+Of a file with a map whose key is marked optional Arrow reads no schema. Its flat columns are read; a nested one that is
+declared is refused, since Spark would give a map with a null key.
 
 What is equal: the number, the text's bytes, the point in time. A date is its midnight, a time without zone is one of UTC
 and the other way round, since Spark's session is in UTC. Of INT96, the old form of a time, Spark drops the nanoseconds that
@@ -24,17 +28,18 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from io import SEEK_END
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow._parquet import _reconstruct_filemetadata  # what unpickles a footer: Arrow opens no file with such a key
 
 from rota.dataplane.files.landing import LandedBytes
 from rota.ledger.schema import BROUGHT, list_added, make_struct
 
 SIGNED = ("integer", "long", "double", "decimal>10")  # `decimal>10`: with ten digits before the point, or more
 UNSIGNED = ("integer", "long", "double")
-NULLS = ("INT32", "Null")
+NULLS, NANOS = ("INT32", "Null"), ("INT64", "Timestamp nanoseconds")
 TEXTS, TIMES = ("string", "binary"), ("timestamp", "timestamp_ntz")
 EQUAL: dict[tuple[str, str], tuple[str, ...]] = {  # the first is what an error advises
     ("BOOLEAN", "None"): ("boolean",),
@@ -66,6 +71,11 @@ EQUAL: dict[tuple[str, str], tuple[str, ...]] = {  # the first is what an error 
 DIGITS = {"byte": 2, "short": 4, "integer": 9, "double": 9, "long": 18}  # that each of their values has room for
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 NARROW, MIDDLE = 9, 18  # digits of a decimal for which Spark takes 32 bits, and 64
+OPTIONAL_KEY = "Map keys must be annotated as required"
+NANOSECONDS = (
+    "No type of Spark has nanoseconds. Write the file with microseconds: in pandas, "
+    "df.to_parquet(..., coerce_timestamps='us', allow_truncated_timestamps=True)"
+)
 SHOWN = 200  # characters of Arrow's reason
 AT_ONCE = 16  # footers that are read at a time
 
@@ -94,15 +104,17 @@ class Footer:
 
 
 def read_footer(file: LandedBytes) -> Footer | None:
-    """The file's footer; None for a file of no bytes, which Spark takes for one without rows, and for one that the disk does
-    not give: whoever reads it says so."""
+    """The file's footer; None for a file that the disk does not give: the job that reads it reports that."""
     try:
         with file.open("rb") as raw:
             if not raw.seek(0, SEEK_END):
-                return None
-            opened = pq.ParquetFile(raw)
-            rows, leaves = opened.metadata.num_rows, map(opened.schema.column, range(len(opened.schema)))
-            return Footer(rows, _read_node(pa.struct(list(opened.schema_arrow)), leaves))
+                return Footer(0, Node("", "struct"), "has no bytes, which is no Parquet. Write the file again")
+            told, whole = _open(raw)
+            held = sum(told.row_group(n).num_rows for n in range(told.num_row_groups))
+            if held != told.num_rows:
+                why = f"states {told.num_rows} rows in its footer, and its row groups have {held}. Write the file again"
+                return Footer(0, Node("", "struct"), why)
+            return Footer(told.num_rows, whole)
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:
             return None
@@ -160,9 +172,14 @@ def explain_misfit(
         if first := brought.get(at[0].lower()):
             said = f"has {'.'.join(at)} as {node.shown}, and {first} brought it as {wanted}"
             return f"{said}. Land it with a type that fits, or under another name"
-    said = ", ".join(f"{'.'.join(at)} as {node.shown}, not {wanted}" for at, node, wanted in others)
+    said = ", ".join(f"{'.'.join(at)} as {_name_type(node, wanted)}, not {wanted}" for at, node, wanted in others)
     told = [(".".join(at), node) for at, node, _ in others]
     return f"has {said}: Spark would read other values, or none. {_advise(told)}"
+
+
+def _name_type(node: Node, wanted: str) -> str:
+    """The type that the file has; with Parquet's name for it where Arrow's is the declared type's."""
+    return f"{node.shown} ({node.key[1]})" if node.shown == wanted else node.shown
 
 
 def _list_unwanted(footer: Footer, declared: dict[str, Any], new_columns: str) -> list[tuple[str, ...]]:
@@ -202,6 +219,8 @@ def _advise(found: list[tuple[str, Node]]) -> str:
     """The next step: what to declare, if there is a type for each."""
     if any(node.sort for _, node in found):
         return "Change the schema of files(...)"
+    if all(node.key == NANOS for _, node in found):
+        return NANOSECONDS
     if lost := [name for name, node in found if node.key not in EQUAL or node.key == NULLS]:
         return f"No type of Spark has the values of {', '.join(lost)}: write the file with another type"
     return f"Declare {', '.join(f'{name} as {_find_best(node)}' for name, node in found)} in the schema of files(...)"
@@ -215,6 +234,24 @@ def _find_best(node: Node) -> str:
     return f"decimal({digits},{node.scale})"
 
 
+def _open(raw: BinaryIO) -> tuple[Any, Node]:
+    """What the footer holds, and its columns."""
+    try:
+        opened = pq.ParquetFile(raw)
+        leaves = map(opened.schema.column, range(len(opened.schema)))
+        return opened.metadata, _read_node(pa.struct(list(opened.schema_arrow)), leaves)
+    except pa.ArrowInvalid as error:
+        if OPTIONAL_KEY not in str(error):
+            raise
+    end = raw.seek(-8, SEEK_END)
+    raw.seek(end - int.from_bytes(raw.read(4), "little"))
+    told = _reconstruct_filemetadata(pa.py_buffer(raw.read(end - raw.tell())))
+    nested = Node("a nested column of a file whose map keys are marked optional", "nested")
+    leaves = map(told.schema.column, range(len(told.schema)))
+    parts = {leaf.path.partition(".")[0]: nested if leaf.path != leaf.name else _read_leaf("", leaf) for leaf in leaves}
+    return told, Node("", "struct", tuple(parts.items()))
+
+
 def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
     """What Arrow's type has of the leaves of the file, which come in the same order."""
     if isinstance(kind, pa.BaseExtensionType):
@@ -226,7 +263,11 @@ def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
         return Node(str(kind), "map", (("key", key), ("value", _read_node(kind.item_type, leaves))))
     if pa.types.is_nested(kind):
         return Node(str(kind), "array", (("element", _read_node(kind.value_type, leaves)),))
-    leaf = next(leaves)
+    return _read_leaf(str(kind.value_type if pa.types.is_dictionary(kind) else kind), next(leaves))
+
+
+def _read_leaf(shown: str, leaf: Any) -> Node:
+    """`shown`: how an error calls the type; empty: by the leaf's own types."""
     logical = json.loads(leaf.logical_type.to_json())
     name = logical["Type"]
     if name == "Int":
@@ -234,7 +275,7 @@ def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
     elif name == "Timestamp":
         name = f"{name} {logical['timeUnit']}"
     return Node(
-        str(kind.value_type if pa.types.is_dictionary(kind) else kind),
+        shown or f"{leaf.physical_type} {name}".removesuffix(" None"),
         key=(leaf.physical_type, name),
         digits=logical.get("precision", 0),
         scale=logical.get("scale", 0),
