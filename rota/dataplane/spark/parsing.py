@@ -152,11 +152,12 @@ def is_marked(frame: "DataFrame") -> bool:
 
 def mark_whole(frame: "DataFrame") -> "Column":
     """Every declared column of a bad record, null for a good one; without bad ones, of a record whose first column is null.
-    Built for few, and so nearly for nothing; whoever counts it makes Spark parse them all."""
+    Built for few, and so nearly for nothing; a count of it makes Spark parse them all. The columns are named without their
+    frame: of thousands that name it, Spark looks each up among all."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    whole = [frame[f"`{name.replace('`', '``')}`"] for name in frame.columns if name != CORRUPT]
-    few = frame[CORRUPT].isNotNull() if is_marked(frame) else whole[0].isNull()
+    whole = [F.col(f"`{name.replace('`', '``')}`") for name in frame.columns if name != CORRUPT]
+    few = F.col(CORRUPT).isNotNull() if is_marked(frame) else whole[0].isNull()
     return F.when(few, F.struct(*whole))
 
 

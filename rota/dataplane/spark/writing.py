@@ -5,9 +5,10 @@ and, on a disk, what this process sees there.
 
 Law: what goes from Spark to a task's Python at a time is at most `AT_ONCE` bytes of texts, or one row. Spark itself
 measures that anew after each row, which takes longer than to write the row (5M rows of Parquet, read and written: 6.7 CPU
-seconds, and 2.9 without; plain Spark 2.8). Where the texts of a row are columns of their own, they are measured here, so
-that rows are counted instead. A row that is wider than its share ends the job (WideRow); whoever asked for it begins anew
-with Spark's measure.
+seconds, and 2.9 without; plain Spark 2.8). So a table of at most `COUNTED_COLUMNS`, whose texts are columns of their own,
+has its texts measured here, and its rows are counted instead. A row that is wider than its share ends the job (WideRow);
+the caller begins anew with Spark's measure. Of a wider table the numbers alone may have more bytes than that: Spark
+measures it.
 
 Law: rows of which the plan shows that they are of the job's offsets go there with one number for partition and offset, which
 Spark makes of both; where two have the same number, or there are more than `NUMBERED`, rows go with both. It spares a job of
@@ -19,8 +20,7 @@ import io
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 Origin = tuple[str, int]  # a partition and an offset
 ONCE = 1 << 28  # bytes: so many of texts, each once, that rows share
 ROWS, AT_ONCE = 8192, 1 << 26
+COUNTED_COLUMNS = 512  # `ROWS` rows of so many numbers, of 16 bytes at most, have `AT_ONCE` bytes
 COUNTED = {  # 2147483647: it is not measured
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
@@ -49,6 +50,8 @@ FOREIGN = (
     "Spark read what is not of this job. Nothing of it was committed; it is tried again. If it comes back, land objects "
     "under names of letters, digits, -, _ and . alone"
 )
+READ_AT_ONCE = 1 << 20  # values of a batch of Spark's Parquet reader, which allocates memory for all columns at once
+READER = "spark.sql.parquet.columnarReaderBatchSize"
 NUMBERED = 10_000  # a job's offsets: of files, and not of each message
 
 
@@ -89,13 +92,14 @@ def write(
         origins,
     )
     wide = _find_wide(frame, without=(PARTITION,) if origins else ()) if counted else None
-    settings = {} if wide is None else COUNTED
+    counted_rows = {} if wide is None else COUNTED
+    settings = {**counted_rows, **_limit_reader(len(frame.columns))}
     rows = _select(frame, origins is not None, bool(named), wide)
     try:
         with _set(frame.sparkSession, settings):
             told = rows.mapInArrow(make, T.StructType([T.StructField(on_executors.SAID, T.BinaryType())])).collect()
     except PySparkException as error:
-        if settings and WIDE in str(error):
+        if counted_rows and WIDE in str(error):
             raise WideRow from error
         raise
     said = [on_executors.read_said(row[on_executors.SAID]) for row in told]
@@ -128,17 +132,24 @@ def number(*values: str | int) -> int:
 
 
 def _find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
-    """Whether a row has more texts than its share, but for these columns; None where some may lie inside of other values."""
+    """Whether a row has more texts than its share, but for these columns; None where some may lie inside of other values, or
+    the frame has more than `COUNTED_COLUMNS`."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812
 
     kinds = {f"c{n}": one.dataType for n, one in enumerate(frame.schema) if one.name not in without}
     texts = [name for name, kind in kinds.items() if isinstance(kind, T.StringType | T.BinaryType)]
     fixed = T.NumericType | T.BooleanType | T.DatetimeType
-    if not all(isinstance(kinds[name], fixed) for name in kinds.keys() - texts):
+    if len(kinds) > COUNTED_COLUMNS or not all(isinstance(kinds[name], fixed) for name in kinds.keys() - texts):
         return None
-    sizes = (F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint") for name in texts)
-    return reduce(add, sizes, F.lit(0)) > AT_ONCE // ROWS
+    sizes = [F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint") for name in texts]
+    return _add(sizes or [F.lit(0)]) > AT_ONCE // ROWS
+
+
+def _add(terms: "list[Column]") -> "Column":
+    """The sum of the terms, by halves: Spark Connect refuses an expression that is nested 100 levels deep."""
+    middle = len(terms) // 2
+    return _add(terms[:middle]) + _add(terms[middle:]) if middle else terms[0]
 
 
 def _select(frame: "DataFrame", numbered: bool, named: bool, wide: "Column | None") -> "DataFrame":
@@ -156,6 +167,12 @@ def _select(frame: "DataFrame", numbered: bool, named: bool, wide: "Column | Non
     if wide is not None:
         last = F.when(wide, F.raise_error(F.lit(WIDE)).cast("bigint")).otherwise(last)
     return plain.select(*{**columns, OFFSET: last.alias(OFFSET)}.values())
+
+
+def _limit_reader(columns: int) -> dict[str, str]:
+    """The rows that Spark reads of Parquet at a time, where its own 4096 rows of so many columns are more than
+    `READ_AT_ONCE` values: 9,000 columns of texts would take 500 MB before the first row."""
+    return {READER: str(max(1, READ_AT_ONCE // columns))} if columns * 4096 > READ_AT_ONCE else {}
 
 
 @contextmanager

@@ -1,0 +1,108 @@
+"""Tables of many columns: any width that Spark takes is in the table, with every value, in its column."""
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from rota.dataplane.spark import writing
+from rota.run.consume import CommittedBatch
+from tests.dataplane.conftest import log
+from tests.dataplane.world import World
+
+WIDEST = 9_000  # columns; public files have up to 9,074
+MANY = 1_000
+KINDS = {
+    "string": lambda n: f"t{n}",
+    "binary": lambda n: b"\xff%d" % n,
+    "bigint": lambda n: n,
+    "double": lambda n: n / 2,
+    "boolean": lambda n: n % 2 == 0,
+    "array<string>": lambda n: [f"t{n}", None],
+    "struct<a:string,b:binary>": lambda n: {"a": f"t{n}", "b": b"\xfe%d" % n},
+    "map<string,binary>": lambda n: [(f"t{n}", b"\xfd%d" % n)],
+}
+ARROW = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "array<string>": pa.list_(pa.string()),
+    "struct<a:string,b:binary>": pa.struct({"a": pa.string(), "b": pa.binary()}),
+    "map<string,binary>": pa.map_(pa.string(), pa.binary()),
+}
+
+
+def declare(world: World, format: str, schema: str, more: str = "") -> None:
+    world.write(
+        f"pipeline = Pipeline(source=source(format={format!r}, schema={schema!r}{more}), table=delta({{table!r}}), "
+        "max_bad_ratio=1)\n"
+    )
+    world.give("a")
+
+
+def consume(world: World) -> list[CommittedBatch]:
+    found = [event for event in world.until_idle("a") if isinstance(event, CommittedBatch)]
+    assert not {p: one.record.reason for p, one in world.tree.parked().items()}
+    return found
+
+
+def test_a_text_of_nine_thousand_columns(world: World) -> None:
+    names = [f"c{n}" for n in range(WIDEST)]
+    declare(world, "csv", ", ".join(f"{name} string" for name in names))
+    world.land("a", "0", [",".join(f"v{n}" for n in range(WIDEST))], ".csv")
+    assert [batch.rows for batch in consume(world)] == [1]
+    (row,) = log(world.table / "main").rows()
+    assert {name: row[name] for name in names} == {f"c{n}": f"v{n}" for n in range(WIDEST)}
+
+
+def test_a_bad_record_of_many_columns(world: World) -> None:
+    names = [f"c{n}" for n in range(MANY)]
+    declare(world, "json", ", ".join(f"{name} int" for name in names))
+    world.land("a", "0", [json.dumps(dict.fromkeys(names, 1)), json.dumps({**dict.fromkeys(names, 2), names[-1]: "x"})])
+    assert [batch.rows for batch in consume(world)] == [1]
+    (bad,) = log(world.table / "quarantine").rows()
+    assert names[-1] in str(bad["_reason"])
+
+
+def test_columns_of_each_type_that_come_by_themselves(world: World) -> None:
+    kinds = list(KINDS)
+    names = {f"c{n}": kinds[n % len(kinds)] for n in range(WIDEST)}
+    declare(world, "parquet", "n int", ", new_columns='add'")
+    sink = io.BytesIO()
+    arrays = {
+        name: pa.array([KINDS[kind](n), KINDS[kind](n + 1)], ARROW[kind])
+        for n, (name, kind) in enumerate(names.items())
+    }
+    pq.write_table(pa.table({"n": pa.array([0, 1], pa.int32()), **arrays}), sink)
+    world.put("a/0.parquet", sink.getvalue())
+    assert [batch.rows for batch in consume(world)] == [2]
+    (file,) = log(world.table / "main").files
+    found = pq.read_table(file, partitioning=None).sort_by("n")
+    assert {name: found[name].to_pylist() for name in names} == {name: one.to_pylist() for name, one in arrays.items()}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_no_expression_is_nested_by_column(nested: bool, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ablation adds sizes one by one, which Spark Connect refuses."""
+    many = writing.COUNTED_COLUMNS - 2
+    frame = spark.range(1).select(
+        F.lit("p:a").alias("_partition"),
+        F.col("id").alias("_offset"),
+        *(F.lit("x").alias(f"c{n}") for n in range(many)),
+    )
+    if nested:
+        monkeypatch.setattr(writing, "_add", lambda terms: sum(terms[1:], terms[0]))
+    wide = writing._find_wide(frame, ())
+    assert wide is not None
+    read = frame.toDF(*(f"c{n}" for n in range(many + 2))).select(wide)
+    if nested:
+        with pytest.raises(Exception, match=r"DecodeError|Error parsing message"):
+            read.collect()
+    else:
+        assert [bool(value) for (value,) in read.collect()] == [False]
