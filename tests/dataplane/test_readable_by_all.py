@@ -91,3 +91,16 @@ def test_a_file_with_such_a_text_stops_its_partition_alone(
         assert not said
         with pytest.raises(UnicodeDecodeError):
             log(world.table / "main").rows()
+
+
+def test_a_file_that_spark_cannot_read_has_its_cause_in_the_reason(world: World) -> None:
+    world.write("pipeline = Pipeline(source=source(format='parquet', schema='n int'), table=delta({table!r}))\n")
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"n": pa.array(range(9), pa.int32())}), sink, compression="none", use_dictionary=False)
+    data = sink.getvalue()
+    world.put("a/0.parquet", data[:4] + b"\xff" * 12 + data[16:])
+    world.give("a")
+    world.until_idle("a")
+    ((_, one),) = world.tree.parked().items()
+    assert "FAILED_READ_FILE" not in one.record.reason
+    assert "a/0.parquet" in one.record.reason

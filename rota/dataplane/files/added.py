@@ -47,10 +47,13 @@ class Added:
         """Takes what this file brings, too. Why its partition stops; empty if it does not. Whether it fits what others
         brought is looked at once all are taken."""
         whole = footer.whole if footer and footer.rows else Node("")
+        alike: dict[str, list[str]] = {}
+        for name, _ in whole.parts:
+            alike.setdefault(name.lower(), []).append(name)
         for name, part in whole.parts:
             if name.lower() in self.declared or part.key == NULLS:
                 continue
-            if why := _explain_name(name, part, whole):
+            if why := _explain_name(name, part, alike[name.lower()]):
                 return why
             if name.lower() not in self.chosen:
                 marks = {ADDED: name, BROUGHT: path}
@@ -59,10 +62,11 @@ class Added:
         return ""
 
 
-def _explain_name(name: str, part: Node, whole: Node) -> str:
+def _explain_name(name: str, part: Node, same: list[str]) -> str:
+    """Why a column of this name does not get into the table; `same` are the file's names that differ from it in case only,
+    and itself."""
     if name.lower() in OURS:
         return f"has a column {name}, which is called like one of rota's own. Land it under another name"
-    same = [one for one, _ in whole.parts if one.lower() == name.lower()]
     if len(same) > 1:
         return f"has {' and '.join(same)}, which are one column to Spark. Land them under other names"
     try:

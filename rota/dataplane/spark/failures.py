@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.places import find_place
 from rota.dataplane.spark.session import take_first_line
-from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, GUESS, MODULE, NO_JARS, PYTHON, WRAPPED
+from rota.dataplane.spark.words import ANALYSIS, ENVIRONMENT, GUESS, MODULE, NO_JARS, PYTHON, UNEXPLAINED, WRAPPED
 from rota.errors import BadTransform, EnvironmentFailed, RotaError
 from rota.ids import quote
 
@@ -81,6 +81,8 @@ def name_step(final: bool, partition: str | None) -> str:
 def explain_cause(error: BaseException) -> str:
     """The cause in one line: the innermost error that says something, such as what a user's function raised."""
     text = str(error)
+    if UNEXPLAINED in text:  # its causes are in the stack of the server alone
+        text += f"\n{getattr(error, 'getStackTrace', str)() or ''}"
     causes = [(kind, said) for kind, said in CAUSE.findall(text) if kind.rsplit(".", 1)[-1] not in WRAPPED]
     if causes:
         kind, said = causes[-1]

@@ -39,6 +39,8 @@ UNRESOLVED_NAMES = ("objectName", "name", "fieldName")  # the parameters of a me
 GUESS = re.compile(r" It's probably because of illegal references like `.*?`\.(?= SQLSTATE|$)")
 # Not known as a wrapper, an error is told without the one that it wraps.
 WRAPPED = ("SparkException", "PythonException", "SparkConnectGrpcException", "Py4JJavaError")
+# Not seen, an error of a file that Spark cannot read names no cause.
+UNEXPLAINED = "FAILED_READ_FILE.NO_HINT"
 # Not seen, a task that cannot be ended holds its slot until Spark ends.
 STUCK = re.compile(r"Killed task \S+ could not be stopped within .*")
 # Not seen, a dead Spark is told as the object of gRPC that said so.
