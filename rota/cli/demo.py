@@ -114,6 +114,7 @@ def _perform(
 ) -> "Figures":
     from rota.demo.observer import Observer
     from rota.demo.scenario import Scenario
+    from rota.errors import EnvironmentFailed
     from rota.local.flights import FlightsFolder
     from rota.local.flights_topic import FlightsTopic
     from rota.local.folder import StateFolder
@@ -135,10 +136,13 @@ def _perform(
         ).prepare()
         with Observer.connect_to(hosts, open_below(stack.open_tables(PIPELINE), "main"), stack.check) as observer:
             scenario = Scenario(stack, landing, observer, page, progress.say)
-            scenario.start(workers)
-            if faults:
-                scenario.cause_faults()
-            scenario.finish()
+            try:
+                scenario.start(workers)
+                if faults:
+                    scenario.cause_faults()
+                scenario.finish()
+            except EnvironmentFailed as error:
+                raise EnvironmentFailed(f"{error}. {stack.state.describe_logs()}") from error
             return _measure(scenario, faults, progress)
 
 

@@ -29,6 +29,7 @@ EVERY = 30.0  # seconds between two looks at what needs a person: each writes th
     "--workers", default=2, show_default=True, type=click.IntRange(min=1), help="Workers, each with its own Spark."
 )
 @click.option("--port", default=3000, show_default=True, help="The port of Dagster's page; another one if it is taken.")
+@click.option("--zookeeper-port", type=int, help="The port of ZooKeeper. [default: 2181, another one if it is taken]")
 @click.option("--state", default=".rota", show_default=True, type=click.Path(path_type=Path), help="The state folder.")
 @click.option(
     "--land/--no-land",
@@ -36,7 +37,7 @@ EVERY = 30.0  # seconds between two looks at what needs a person: each writes th
     show_default=True,
     help="Land the demo's flights, so that there is something to consume.",
 )
-def command(workers: int, port: int, state: Path, land: bool) -> None:
+def command(workers: int, port: int, zookeeper_port: int | None, state: Path, land: bool) -> None:
     """Start ZooKeeper, workers and Dagster on this machine.
 
     Ctrl-C ends all of them.
@@ -46,11 +47,10 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
     from rota.local.folder import StateFolder
     from rota.local.restarts import Restarts
     from rota.local.stack import Stack, end_on_sigterm, read_environment
-    from rota.machine import free_port
 
     progress = view.Progress()
     with end_on_sigterm(), Stack(StateFolder(state), read_environment()) as stack, progress.show_spinner():
-        hosts = stack.start_zookeeper(free_port(2181))
+        hosts = stack.start_zookeeper(choose_port(zookeeper_port))
         progress.say(f"ZooKeeper is up at {hosts}")
         for number in range(workers):
             stack.start_worker(f"w{number + 1}")
@@ -75,6 +75,21 @@ def command(workers: int, port: int, state: Path, land: bool) -> None:
                 time.sleep(0.5)
         except KeyboardInterrupt:
             progress.say("ending Dagster, the workers, ZooKeeper")
+
+
+def choose_port(wanted: int | None) -> int:
+    """The port of ZooKeeper: the one that the user names, so that an exported ROTA_ZOOKEEPER stays true; else a free one.
+
+    Raises:
+        ConfigError: The port that the user names is taken.
+    """
+    from rota.errors import ConfigError
+    from rota.machine import free_port
+
+    port = free_port(2181 if wanted is None else wanted)
+    if wanted not in (None, port):
+        raise ConfigError(f"--zookeeper-port {wanted} is taken. End what listens there, or choose another port")
+    return port
 
 
 def keep_running(stack: "Stack", progress: view.Progress) -> None:

@@ -105,7 +105,7 @@ class Observer:
             if value := what():
                 return value
             if time.monotonic() > deadline:
-                raise EnvironmentFailed(f"Waited {timeout:g} s for {waiting_for}. Look into the logs folder for why")
+                raise EnvironmentFailed(f"Waited {timeout:g} s for {waiting_for}")
             time.sleep(PAUSE)
 
     def owners(self) -> dict[str, str | None]:

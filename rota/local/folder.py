@@ -3,6 +3,7 @@
 Law: only a folder that rota made is ever emptied, and never one in which somebody runs.
 """
 
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import IO, Self
 from rota.errors import ConfigError
 from rota.machine import lock_file
 
+ERROR = re.compile(r"\w(?:Error|Exception)\b|\bERROR\b|timed out|Traceback", re.ASCII)
+LONGEST = 300  # characters of a line of a log
 MARK = ".rota-state"  # says that a folder may be emptied; locked while somebody runs in it
 
 
@@ -54,6 +57,16 @@ class StateFolder:
     def logs(self) -> Path:
         """The log files, one a process."""
         return self.root / "logs"
+
+    def describe_logs(self) -> str:
+        """Where the logs are, and the last line of each that reads like an error."""
+        found = []
+        for log in sorted(self.logs.glob("*.log")):
+            lines = [
+                " ".join(line.split()) for line in log.read_text(errors="replace").splitlines() if ERROR.search(line)
+            ]
+            found += [f"{log.stem}: {lines[-1][-LONGEST:]}"] if lines else []
+        return f"The logs are in {self.logs}" + (f"; their last errors: {' | '.join(found)}" if found else "")
 
     def empty(self) -> Self:
         """Removes everything in the folder; returns itself. Raises ConfigError if the folder is in use, or if it holds

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import yaml
 
-from rota.cli.up import Told, keep_running
+from rota.cli.up import Told, choose_port, keep_running
 from rota.cli.view import Progress
 from rota.coordination.client import connect
 from rota.errors import ConfigError
@@ -101,6 +101,28 @@ def test_a_taken_port_is_left_alone() -> None:
         taken.listen()
         assert free_port(taken.getsockname()[1]) != taken.getsockname()[1]
     assert free_port(0) > 0
+
+
+def test_a_port_of_zookeeper_that_the_user_names_is_that_or_refused() -> None:
+    """Another one after each start made an exported line stale, and a shell asked a stranger's ZooKeeper."""
+    free = free_port()
+    assert choose_port(free) == free
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match="is taken"):
+            choose_port(taken.getsockname()[1])
+    assert choose_port(None) > 0
+
+
+def test_who_gives_up_names_the_folder_of_the_logs_and_their_last_errors(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path / "state").make()
+    assert state.describe_logs() == f"The logs are in {state.logs}"
+    (state.logs / "w1.log").write_text("all is well\n")
+    (state.logs / "dagster-daemon.log").write_text("ERROR old\nThe sensor tick timed out  after 60 seconds\nnext\n")
+    assert state.describe_logs().endswith(
+        "state/logs; their last errors: dagster-daemon: The sensor tick timed out after 60 seconds"
+    )
 
 
 def test_only_a_folder_that_rota_made_is_emptied(tmp_path: Path) -> None:
