@@ -124,15 +124,13 @@ def judge(case: Case, tables: Tables, partition_of: Mapping[str, str], parked: M
 
 
 def _judge_stop(case: Case, key: str, file: File, held: list[Record] | Broken, here: bool, reason: str) -> list[Fault]:
-    """A partition may stop before a broken file, one with too many bad records, or with a line that may hold two values."""
+    """A partition may stop before a broken file, or one with too many bad records."""
     if not here:
         return []
     if not reason:
         return [Fault("stopped", 1, key, file.name, "not consumed, and its partition is not parked")]
     if isinstance(held, Broken) or (not held and "Change the schema of files(...)" in reason):
         return []  # a file without rows holds nothing back
-    if "something behind its first value" in reason and any(r.verdict == EITHER for r in held):
-        return []
     bad = sum(r.verdict in (BAD, EITHER) for r in held)
     if bad and "max_bad_ratio" in reason and bad > case.ratio * len(held):
         return []

@@ -21,7 +21,7 @@ FILES = 23
 POOL = 40
 STOPS = (  # what ends a partition: a file that is broken as a whole, or too many bad records
     *(("csv", what) for what in ("compression", "header", "ratio")),
-    *(("json", what) for what in ("compression", "joined", "trailing", "ratio")),
+    *(("json", what) for what in ("compression", "ratio")),
     *(("parquet", what) for what in ("bytes", "column", "type")),
 )
 ARROW = {
@@ -70,10 +70,9 @@ def draw_case(seed: int, number: int, files: int = FILES) -> Case:
         draw.note("option", "=".join(option))
     suffix = {"csv": ".csv", "json": draw.choice((".json", ".jsonl", "")), "parquet": ".parquet"}[format]
     keys = ["a", "b=1", "ü c", "d%"][: draw.randint(2, 4)]
-    trailing = stop in ("joined", "trailing")
-    json_of = partial(_json, trailing=trailing, deep=more.random() < 0.2)
+    json_of = partial(_json, deep=more.random() < 0.2)
     make = {"csv": _csv, "json": json_of, "parquet": partial(_parquet, more=more)}[format](draw, schema, options)
-    broken = draw.randrange(files) if stop in ("compression", "joined", "header", "bytes", "column", "type") else -1
+    broken = draw.randrange(files) if stop in ("compression", "header", "bytes", "column", "type") else -1
     found = []
     clock = more.choice(tuple(CLOCKS))
     draw.note("clock", clock)
@@ -148,7 +147,7 @@ def _csv_options(draw: Draw) -> dict[str, str]:
     if draw.random() < 0.2:
         options["quote"] = "'"
     if draw.random() < 0.4:
-        options["escape"] = options.get("quote", '"')
+        options["escape"] = draw.choice((options.get("quote", '"'), "\\"))
     if draw.random() < 0.3:
         options["multiLine"] = "true"
     if draw.random() < 0.3:
@@ -158,7 +157,7 @@ def _csv_options(draw: Draw) -> dict[str, str]:
 
 def _csv(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, str], bytes]:
     sep, quote = options.get("sep", ","), options.get("quote", '"')
-    escape = options.get("escape", "\\")
+    escape = options.get("escape", quote)
     spans = options.get("multiLine") == "true"
     null = options.get("nullValue", "")
 
@@ -258,9 +257,7 @@ def _of_kind(schema: Schema, kind: str) -> int | None:
 # --- JSON -----------------------------------------------------------------------------------------------------------
 
 
-def _json(
-    draw: Draw, schema: Schema, options: dict[str, str], trailing: bool, deep: bool
-) -> Callable[[int, str], bytes]:
+def _json(draw: Draw, schema: Schema, options: dict[str, str], deep: bool) -> Callable[[int, str], bytes]:
     names = [json.dumps(c.name, ensure_ascii=draw.random() < 0.5) for c in schema]
     columns = [[f"{n}: {pools.literal(c.type, draw)}" for _ in range(POOL)] for n, c in zip(names, schema, strict=True)]
     ends = draw.choice(("\n", "\n", "\n", "\r\n"))
@@ -295,11 +292,7 @@ def _json(
             draw.note("huge", "json")
         lines = ["{" + ", ".join(row) + "}" for row in rows]
         for n in _sprinkle(draw, count, 0.006):
-            lines[n] = _no_object(draw, lines[n], lines[draw.randrange(count)], trailing)
-        if stop == "joined":
-            between = draw.choice(("", " ", ","))
-            draw.note("joined by", repr(between))
-            lines[:1] = [f"{{}}{between}{{}}"]
+            lines[n] = _no_object(draw, lines[n], lines[draw.randrange(count)])
         data = ends.join(lines).encode() + (ends.encode() if draw.random() < 0.9 else b"")
         if draw.random() < 0.03:
             data = b"\xef\xbb\xbf" + data
@@ -309,9 +302,8 @@ def _json(
     return make
 
 
-def _no_object(draw: Draw, line: str, other: str, trailing: bool) -> str:
-    """A line that is no object, or not for all. `trailing`: one after whose object something follows may be among them; a
-    partition may stop there."""
+def _no_object(draw: Draw, line: str, other: str) -> str:
+    """A line that is no object, or not for all."""
     half = line[: draw.randint(0, max(0, len(line) - 1))]
     made = {
         "half": half,
@@ -330,11 +322,14 @@ def _no_object(draw: Draw, line: str, other: str, trailing: bool) -> str:
         "no JSON": "not json",
         "blanks around": f"  {line}  ",
         "tab": "\t",
+        "comma": f"{line},",
+        "comma, number": f"{line}, 7",
+        "comma, field": f'{line}, "n": 7}}',
+        "another": f"{line}{draw.choice(('', ' ', ','))}{other}",
+        "an end more": f"{line}{draw.choice('}]')}",
         "comma inside": f"{line[:-1]},}}",
         "single quotes": line.replace('"', "'"),
     }
-    if trailing:
-        made |= {"comma": f"{line},", "comma, number": f"{line}, 7"}
     kind = draw.choice(tuple(made))
     draw.note("line", kind)
     return made[kind]

@@ -13,7 +13,6 @@ INFINITE = {"+INF": "inf", "+Infinity": "inf", "Infinity": "inf", "-INF": "-inf"
 LONGEST_NUMBER = 1000
 BLANK = " \t\r\n"
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character
-SECOND = re.compile(r"[^,\]}]|,\s*[{\[]")  # how what follows the first value of a line begins, if it is one for sure
 Row = tuple[Value, ...]
 
 
@@ -28,10 +27,6 @@ class Number:
 
 class Whole(Number):
     __slots__ = ()
-
-
-class Joined(Exception):
-    """The line holds a good record and more."""
 
 
 class Fields(list[tuple[str, object]]):
@@ -62,7 +57,7 @@ class Lines:
         self.texts = frozenset(c.name for c in schema if c.type.kind == "string")
 
     def rows(self, line: str) -> list[Row]:
-        """The rows of a line: one, or those of a list. Raises Bad, Unclear, Joined."""
+        """The rows of a line: one, or those of a list. Raises Bad, Unclear."""
         if (deepest := measure_depth(line)) > DEEPEST - 100:
             raise Bad("nested too deep") if deepest > DEEPEST else Unclear
         try:
@@ -75,7 +70,7 @@ class Lines:
             raise Bad("no JSON") from None
         rows = self._found(found, line)
         if rest := line[end:].strip(BLANK):
-            raise Joined if SECOND.match(rest) else Unclear  # Spark reads up to there
+            raise Unclear if rest == "," else Bad("something follows")
         return rows
 
     def _found(self, found: object, line: str) -> list[Row]:

@@ -42,10 +42,10 @@ def test_a_text_that_many_bad_records_share_is_stored_once(
     world.land("a", "0", [text])
     world.land("a", "1", [text])
     (event,) = (e for e in world.run("a") if isinstance(e, CommittedBatch))
-    assert event.bad_rows == 2 * RECORDS
+    assert event.bad_rows == 2 * (RECORDS if multiline else 1)
     rows = log(world.table / "quarantine").rows()
     assert [(r["_offset"], r["_position"]) for r in rows] == [
-        (o, None if multiline else 1) for o in (0, 1) for _ in records
+        (o, None if multiline else 1) for o in (0, 1) for _ in (records if multiline else [0])
     ]
     assert [str(r["_raw"]).rstrip() for r in rows if r["_raw"] is not None] == [text, text]
     assert {r["_reason"] for r in rows} == {"a field is not of its declared type"}
@@ -66,15 +66,13 @@ def test_what_is_longer_than_sparks_parser_takes(world: World) -> None:
     assert bad["_reason"] == "a number has more than 1,000 digits, and Spark reads no such"
 
 
-@pytest.mark.parametrize("multiline", [False, True])
-def test_a_nul_behind_a_record_is_called_what_it_is(multiline: bool, world: World) -> None:
+def test_a_nul_behind_a_record_is_called_what_it_is(world: World) -> None:
     """It was called a second value."""
-    world.write(PLAIN.replace("source()", "source(options={'multiLine': 'true'})") if multiline else PLAIN)
+    world.write(PLAIN.replace("source()", "source(options={'multiLine': 'true'})"))
     world.give("a")
     world.land("a", "0", ['{"n": 1}\0'])
     (event,) = world.run("a")
     assert isinstance(event, ParkedPartition)
-    where = "" if multiline else "a line with "
     assert event.reason.startswith(
-        f'a/0.json (offset 0) has {where}something behind its first value, which Spark alone reads: {{"n": 1}}\\0'
+        'a/0.json (offset 0) has something behind its first value, which Spark alone reads: {"n": 1}\\0'
     )

@@ -85,7 +85,7 @@ def test_a_message_with_more_than_one_value_is_bad_and_a_single_one_is_as_in_a_f
 
 
 def test_a_message_of_csv_is_one_line(tmp_path: Path, spark: SparkSession) -> None:
-    good, bad = [b"1,a", b"1,a\r\n", b"1,a\n", b"1,\xa0"], [b"", b" \t", b"1,a\n2,b", b"\n1,a", b"1", b"x,a"]
+    good, bad = [b"1,a", b"1,a\r\n", b"1,a\n", "1,\xa0".encode()], [b"", b" \t", b"1,a\n2,b", b"\n1,a", b"1", b"x,a"]
     rows = parse(spark, tmp_path, [*good, *bad], "csv")
     assert [row["_corrupt"] is None for row in rows] == [True] * len(good) + [False] * len(bad)
 

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
-from rota.dataplane import names
-from rota.dataplane.files import added, fitting, listing, parquet, staging, texts
+from rota.dataplane import columns, names
+from rota.dataplane.files import added, fitting, listing, parquet, staging, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
 from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.opening import open_landing
-from rota.dataplane.formats import lines
-from rota.dataplane.formats.options import GOOD_ALONE, check_options, is_multiline, make_options
+from rota.dataplane.formats import lines, values
+from rota.dataplane.formats.options import GOOD_ALONE, check_options, find_encoding, is_multiline, make_options
 from rota.dataplane.ports import Home, Tidied
 from rota.dataplane.spark.spark_source import Records
-from rota.errors import DataError, EnvironmentFailed, RotaError, SourceChanged
+from rota.errors import EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
 from rota.ledger.values import Ranges, Spans
 from rota.pipeline import Files, Pipeline
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Look = Callable[[LandedFile], LandedFile | None]
-SHOWN = 80  # characters of a line that an error quotes
+Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by its bytes and path
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,30 +241,44 @@ class FilesSource:
             with self.landing.show(attempt, files, ranges) as shown:
                 self._refuse(lambda file, _: staging.explain_misnamed(file), files, ranges)
                 if self.declared.format != "parquet":
-                    yield self._read_text(spark, shown, landed)
+                    yield self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
                 else:  # whoever counts its records notices what Spark does not see
                     frame, rows = self._read_parquet(spark, shown, files, ranges)
                     yield Records(frame, count=lambda: rows, identify=shown.identify, named=shown.named)
         finally:
             self.reading.clear()
 
-    def _read_text(self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes]) -> Records:
-        """The good ones of as many records as the bytes have; in doubt all, marked."""
-        options, explain = self.options, partial(lines.explain_bad, self.declared.format)
+    def _read_text(
+        self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes], refuse: Callable[[Refuse], None]
+    ) -> Records:
+        """The good ones of as many records as the bytes have, by Spark's reader. In doubt, and once more if a record is bad,
+        each line is parsed as a value, as a message is."""
+        form, given, schema = self.declared.format, self.declared.options, self.declared.schema
+        explain = partial(lines.explain_bad, form, options=given)
+
+        def identify(frame: "DataFrame") -> "DataFrame":
+            return values.merge_names(shown.identify(frame), schema, form)
 
         def mark() -> "DataFrame":
             shown.check_seen(spark)
-            return shown.load(spark, self.declared, options, f"{CORRUPT} string, ")
+            return text_lines.parse(shown.load_text(spark, landed, text_lines.find_ends(given), False), self.declared)
 
+        if is_multiline(given):
+            refuse(lambda file, _: texts.explain_archive(file) or texts.explain_ill(file, form, given))
+            shown.check_seen(spark)
+            frame = shown.load(spark, self.declared, self.options, f"{CORRUPT} string, ")
+            if form == "json":
+                whole = shown.load_text(spark, landed, text_lines.find_ends(given), True)
+                text_lines.check_one_value(whole, self.declared, self.locate, self.told_of[3])
+            return Records(frame, explain, identify=identify)
         with ThreadPoolExecutor(1) as pool:
-            counting = pool.submit(texts.count_most, landed, self.declared.format, self.declared.options)
-            good = shown.load(spark, self.declared, options | GOOD_ALONE)
+            counting = pool.submit(texts.count_most, landed, form, given)
+            good = shown.load(spark, self.declared, self.options | GOOD_ALONE)
             _ = good.schema  # meanwhile Spark lists the files
         if (most := counting.result()) is not None:
-            return Records(good, explain, None, most, mark, shown.identify, shown.named)
-        frame = mark()
-        self.check_one_a_line(spark, shown, landed)
-        return Records(frame, explain, identify=shown.identify)
+            return Records(good, explain, None, most, mark, identify, shown.named)
+        refuse(lambda file, _: texts.explain_archive(file))
+        return Records(mark(), explain, identify=columns.keep_ids)
 
     def rename_pipeline(self, old: str, number: int) -> None:
         """See `FollowsRename.rename_pipeline`."""
@@ -291,7 +305,7 @@ class FilesSource:
         file = self._find_file(partition, offset)
         if file is None or is_multiline(self.declared.options):
             return iter(())
-        return texts.read_lines(self.landing.find(file))
+        return texts.read_lines(self.landing.find(file), find_encoding(self.declared.options) or "utf-8")
 
     def find_new(self, known: Mapping[str, frozenset[str]]) -> Iterator[dict[str, list[LandedFile]]]:
         """The files of each partition that are not among the known ones, of some partitions after the other. What cannot be
@@ -348,9 +362,7 @@ class FilesSource:
                 return f"{file.path} (offset {offset}) {why}", way, now is None
         return "", "", False
 
-    def _refuse(
-        self, explain: Callable[[LandedBytes, str], str], files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
-    ) -> None:
+    def _refuse(self, explain: Refuse, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
         """Raises SourceChanged for a file of which `explain` says, of its bytes and path, why Spark must not read it."""
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
@@ -376,25 +388,3 @@ class FilesSource:
         null = self.declared.options.get("mergeSchema", "false").lower() == "true"
         self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, footers[path]), files, ranges)
         return frame, sum(footer.rows for footer in footers.values() if footer)
-
-    def check_one_a_line(self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes]) -> None:
-        """Raises DataError for the first line of JSON, with `multiLine` file, whose first value alone Spark would read: the
-        rest would be in no table. Spark is asked only for the files whose bytes leave that in doubt."""
-        doubtful = texts.list_doubtful(landed, self.declared.options) if self.declared.format == "json" else []
-        if not doubtful:
-            return
-        from pyspark.sql import functions as F  # noqa: N812
-
-        whole = is_multiline(self.declared.options)
-        what, way = ("", "into one list") if whole else ("a line with ", "on a line of its own, with nothing behind it")
-        ends = {name: text for name, text in self.declared.options.items() if name.lower() == "linesep"}
-        found = lines.find_joined(shown.load_text(spark, doubtful, ends, whole), self.declared.schema, self.options)
-        first = F.min(F.struct(PARTITION, OFFSET, F.substring("value", 1, SHOWN).cast("binary"))).alias("first")
-        if one := found.agg(first).collect()[0]["first"]:
-            partition, offset, said = one[0], one[1], lines.show(bytes(one[2]))
-            raise DataError(
-                f"{self.locate(partition, offset)} (offset {offset}) has {what}something behind its first value, which "
-                f"Spark alone reads: {said} ...",
-                step=f"Put each record {way}, {self.told_of[3].format(p=quote(partition))}",
-                partition=partition,
-            )

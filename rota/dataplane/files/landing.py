@@ -51,7 +51,8 @@ class Shown(Protocol):
     def load_text(
         self, spark: "SparkSession", some: Sequence[LandedBytes], options: Mapping[str, str], whole: bool
     ) -> "DataFrame":
-        """The lines of some of them, or each as a `whole`, as `value`, `_partition` and `_offset`."""
+        """The lines of some of them, or each as a `whole`, as `value`, `_partition`, `_offset` and `begins`: whether it
+        is of the part that Spark read from the beginning of its file."""
         ...
 
     def identify(self, frame: "DataFrame") -> "DataFrame":

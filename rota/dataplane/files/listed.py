@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from rota.dataplane.files.added import Field, extend
+from rota.dataplane.files.staging import select_begins
 from rota.pipeline import Files
 from rota.record import OFFSET, PARTITION
 from rota.stores import describe_to_spark
@@ -73,7 +74,8 @@ class Listed:
     ) -> "DataFrame":
         """See `Shown.load_text`."""
         paths = [self._escape(one.path) for one in some]
-        return self.identify(spark.read.options(**options, **describe_to_spark()).text(paths, wholetext=whole))
+        frame = spark.read.options(**options, **describe_to_spark()).text(paths, wholetext=whole)
+        return self.identify(frame.select("value", *select_begins()))
 
     def identify(self, frame: "DataFrame") -> "DataFrame":
         """See `Shown.identify`. Two steps: in one Spark would look twice."""

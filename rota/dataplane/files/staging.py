@@ -26,7 +26,7 @@ from rota.pipeline import Files
 from rota.record import OFFSET, PARTITION
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 LINK = re.compile(rf"(?:file:)?/\S*/{PARTITION}=([^/\s]+)/{OFFSET}=(\d+)/file[.\w]*")
 BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
@@ -70,7 +70,7 @@ class Links:
         places = [link_of[one] for one in some] if len(some) < len(paths) else [self.stage]
         reader = spark.read.schema(f"value string, {PARTITION} string, {OFFSET} bigint").options(**options)
         frame = reader.option("basePath", str(self.stage)).text(list(map(names.escape_path, places)), wholetext=whole)
-        return self.identify(frame)
+        return self.identify(frame.select("value", PARTITION, OFFSET, *select_begins()))
 
     def identify(self, frame: "DataFrame") -> "DataFrame":
         """See `Shown.identify`: Spark's reader gave the ids, or what `names.split` has in their place."""
@@ -84,6 +84,13 @@ class Links:
     def check_seen(self, spark: "SparkSession") -> None:
         """See `Shown.check_seen`."""
         check_seen(spark, self.stage, self.files, self.ranges)
+
+
+def select_begins() -> "list[Column]":
+    """The column `begins` of a frame of lines: whether Spark read the line with the beginning of its file."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return [(F.col("_metadata.file_block_start") == 0).alias("begins")]
 
 
 def are_plain(partitions: Iterable[str]) -> bool:

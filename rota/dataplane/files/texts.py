@@ -1,14 +1,13 @@
-"""What the bytes of landed text say without a parse: that each line holds one value, and how many records there are at most.
+"""What the bytes of landed text show without a parse: how many records there are at most, and that no reader guesses.
 
-Law: of files that are not among `list_doubtful`, `lines.find_joined` finds no line, whatever the schema: each line has no
-other `}` or `]` than the last of its characters, or is one `VALUE`, in which everything has its place but for what a parser
-refuses.
+Law: of files that `count_most` counts each byte is UTF-8; a line of JSON is one object, in which everything has its place
+but for what a parser refuses; the quotes of each line of CSV are well-formed (`quoting`), and no line of blanks is a record.
 
 Law: `count_most` is no less than the records that Spark's reader makes of the files, the bad ones too; and no more, but for
 lines of which Spark's reader takes nothing. Who reads that many good records has read all, and none of them was bad.
 
-In doubt they say no and None, and Spark is asked: half of what a job costs. Bytes cost a hundredth of it, or a tenth where
-JSON has values within values.
+In doubt it returns None, and each line is parsed as a value (`values`), which costs half as much again as a job. The look at
+the bytes costs a hundredth of a job, or a tenth where JSON has values within values.
 """
 
 import bz2
@@ -16,16 +15,20 @@ import gzip
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rota.dataplane.files.landing import LandedBytes
 from rota.dataplane.files.staging import find_suffix
+from rota.dataplane.formats import lines
+from rota.dataplane.formats.options import find_encoding
+from rota.dataplane.formats.quoting import Dialect
 
 T = TypeVar("T")
 READ = 1 << 19  # bytes at a time: they stay in the processor's cache, and threads wait for each other less often
@@ -42,6 +45,15 @@ UNSURE = {
 }  # options under which other bytes end a line, or hide it
 SURE = {"multiline": "false", "encoding": "utf-8", "charset": "utf-8"}  # but for what Spark takes by itself
 BLANK = b" \t\r"  # a line of these holds no record
+CONTROLS = bytes(range(33))
+ARCHIVES = {
+    b"\xfd7zXZ\0": ".xz",
+    b"PK\3\4": ".zip",
+    b"\x1f\x8b": ".gz",
+    b"BZh": ".bz2",
+    b"(\xb5/\xfd": ".zst",
+    b"7z\xbc\xaf": ".7z",
+}
 
 
 def _nest(inside: bytes, depth: int) -> bytes:
@@ -60,48 +72,48 @@ STRING = rb'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*"'
 VALUE = _nest(
     rb"[ \t,:0-9A-Za-z+.\-]|" + STRING, DEEPEST
 )  # no single quote, and no sign of a comment, outside of a string
-VALUES = _lines_of(VALUE)
 OBJECTS = _lines_of(VALUE.replace(rb"[{\[]", rb"\{", 1))
-
-
-def list_doubtful(files: Sequence[LandedBytes], options: Mapping[str, str]) -> list[LandedBytes]:
-    """The files of which it is not sure that no line of JSON holds more than one value, as Spark's reader reads it."""
-
-    def is_sure(file: LandedBytes) -> bool:
-        try:
-            return all(is_clean(block) for block in _read(file))
-        except _Doubt:
-            return False
-
-    if _is_unsure(options):
-        return list(files)
-    return [file for file, sure in zip(files, _map(is_sure, files), strict=True) if not sure]
 
 
 def count_most(files: Sequence[LandedBytes], format: str, options: Mapping[str, str]) -> int | None:
     """How many records these files hold at most, as Spark's reader reads them; None in doubt."""
     if _is_unsure(options):
         return None
-    header = any(text.lower() == "true" for name, text in options.items() if name.lower() == "header")
-    count = partial(_count_lines, json=format == "json", header=format == "csv" and header)
+    count = partial(
+        _count_lines, dialect=Dialect.of(options) if format == "csv" else None, header=has_header(format, options)
+    )
     try:
         return sum(_map(count, files))
     except _Doubt:
         return None
 
 
-def _count_lines(file: LandedBytes, json: bool, header: bool) -> int:
+def _count_lines(file: LandedBytes, dialect: Dialect | None, header: bool) -> int:
+    """The lines of CSV, in this dialect, or of JSON. Raises _Doubt."""
     found = 0
     for block in _read(file):
-        ended = count_ended(block) if json else None
+        if not is_text(block) or (not dialect and b"\0" in block):  # where a NUL is, JSON may be UTF-16
+            raise _Doubt
+        ended = None if dialect else count_ended(block)
         if ended is None:
             if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
                 raise _Doubt
-            if json and not is_clean(block, OBJECTS):
+            if not (dialect.is_clean(block) if dialect else is_clean(block)):
                 raise _Doubt
-            ended = _count_shown(block)
+            ended = _count_shown(block, dialect.sep.encode() if dialect and dialect.is_blank else None)
         found += ended
     return max(0, found - header)
+
+
+def is_text(block: bytes) -> bool:
+    """Whether bytes are UTF-8."""
+    if block.isascii():
+        return True
+    try:
+        block.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def count_ended(block: bytes) -> int | None:
@@ -116,25 +128,28 @@ def count_ended(block: bytes) -> int | None:
     return None if (ends != (codes[:-1] == ord("}"))).any() else int(np.count_nonzero(ends))
 
 
-def _count_shown(block: bytes) -> int:
-    """The lines that are not blank."""
+def _count_shown(block: bytes, sep: bytes | None = None) -> int:
+    """The lines that are not blank. Raises _Doubt where one is blank but for `sep`, which Spark's reader leaves out."""
     import numpy as np  # `rota status` opens sources, and does without
 
     codes = np.frombuffer(block, np.uint8)
     ends = codes == ord("\n")
     if (ends[:-1] & (codes[1:] <= ord(" "))).any() or block[:1] <= b" ":  # then a line may be blank
-        return sum(1 for line in block.split(b"\n") if line.strip(BLANK))
+        rows = block.split(b"\n")
+        if sep and any(sep in line and not line.strip(CONTROLS) for line in rows):
+            raise _Doubt
+        return sum(1 for line in rows if line.strip(BLANK))
     return int(np.count_nonzero(ends)) + (block[-1:] != b"\n")
 
 
-def is_clean(block: bytes, wanted: bytes = VALUES) -> bool:
-    """Whether whole lines hold at most one value each for sure: most end with their first `}` or `]`, others as `wanted`."""
+def is_clean(block: bytes) -> bool:
+    """Whether whole lines hold at most one object each for sure: most end with their first `}`, others are as `OBJECTS`."""
     import numpy as np  # `rota status` opens sources, and does without
 
     codes = np.frombuffer(block, np.uint8)
     closing = (codes[:-1] | ord(" ")) == ord("}")  # this bit alone parts `]` from `}`
     closing &= codes[1:] != ord("\n")
-    return not closing.any() or bool(pc.match_substring_regex(pa.scalar(block, pa.large_binary()), wanted).as_py())
+    return not closing.any() or bool(pc.match_substring_regex(pa.scalar(block, pa.large_binary()), OBJECTS).as_py())
 
 
 class _Doubt(Exception):
@@ -175,12 +190,56 @@ def _read(file: LandedBytes) -> Iterator[bytes]:
         yield rest
 
 
-def read_lines(file: LandedBytes) -> Iterator[str]:
+def has_header(format: str, options: Mapping[str, str]) -> bool:
+    """Whether the first line of each file names the columns."""
+    return format == "csv" and {n.lower(): text.lower() for n, text in options.items()}.get("header") == "true"
+
+
+def explain_archive(file: LandedBytes) -> str:
+    """Why a file is no text but an archive that Spark would take for text; empty if it is not."""
+    suffix = find_suffix(file.name).lower()
+    if suffix not in (*PLAIN, PACKED, ".xz", ".zip", ".7z"):
+        return ""
+    try:
+        with file.open("rb") as raw, gzip.open(raw) if suffix == PACKED else raw as opened:
+            head = opened.read(8)
+    except (OSError, EOFError, zlib.error):
+        return ""
+    kind = next((name for magic, name in ARCHIVES.items() if head.startswith(magic)), "")
+    within = " within .gz" if suffix == PACKED else ""
+    step = "Land it unpacked, or packed once as .gz, .bz2 or .zst under that suffix"
+    return f"is a {kind} archive{within}, which Spark would read as text. {step}" if kind else ""
+
+
+def explain_ill(file: LandedBytes, format: str, options: Mapping[str, str]) -> str:
+    """Why a file whose records span lines is no text, or where its quotes are ill-formed; empty if neither."""
+    encoding = find_encoding(options) or "utf-8"
+    try:
+        with _open(file) as opened:
+            text = opened.read().decode(encoding)
+    except UnicodeError as error:
+        return f"has bytes that are not {encoding} ({error}). Give the option encoding, or land it in that"
+    except (OSError, EOFError, zlib.error):
+        return ""  # Spark names it
+    dialect = Dialect.of(options)
+    if format != "csv" or dialect.quote not in text or (at := dialect.find_ill(text.removeprefix("\ufeff"))) < 0:
+        return ""
+    return f"has an ill-formed record that begins in line {text.count(chr(10), 0, at) + 1}: {lines.ILL}"
+
+
+@contextmanager
+def _open(file: LandedBytes) -> Iterator[BinaryIO]:
+    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(find_suffix(file.name).lower(), lambda raw: raw)
+    with file.open("rb") as raw:
+        yield opened(raw)
+
+
+def read_lines(file: LandedBytes, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file. One that is packed in another way, or half, ends early: the record is kept, its line is not
     known."""
-    opened: Any = {".gz": gzip.open, ".bz2": bz2.open}.get(find_suffix(file.name).lower(), lambda raw: raw)
+    errors, named = ("surrogateescape", "utf-8-sig") if encoding == "utf-8" else ("replace", encoding)
     try:
-        with file.open("rb") as raw, TextIOWrapper(opened(raw), "utf-8-sig", "replace", "\n") as text:
+        with _open(file) as opened, TextIOWrapper(opened, named, errors, "\n") as text:
             for line in text:
                 yield line.rstrip("\r\n")
     except (OSError, EOFError, ValueError, zlib.error):

@@ -35,8 +35,17 @@ def make_options(format: str, given: Mapping[str, str]) -> dict[str, str]:
     safe = {"enableDateTimeParsingFallback": "false"}  # no 20200101 as a day of the year 57275
     if format == "csv":
         safe |= {"enforceSchema": "false", "columnPruning": "false"}
-        return {**safe, **keep_nuls(given), **OF_TEXT, **KEPT}
+        return {**safe, **keep_nuls(double_quotes(given)), **OF_TEXT, **KEPT}
     return {**safe, **LONG_TEXTS, **given, **OF_TEXT, **KEPT}
+
+
+def double_quotes(given: Mapping[str, str]) -> dict[str, str]:
+    """The user's options, under which a quote within quotes is doubled (RFC 4180) if they name no other escape.
+
+    Spark's default is a backslash: then the doubled quotes would stay in the value."""
+    names = {name.lower(): name for name in given}
+    quote = given.get(names.get("quote", ""), '"')
+    return dict(given) if "escape" in names or not quote else {**given, "escape": quote}
 
 
 def keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
@@ -48,6 +57,13 @@ def keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
     quote = kept.get(names.get("quote", ""), '"')
     doubled = kept.get(names.get("escape", "")) == quote and "chartoescapequoteescaping" not in names
     return {**kept, **({"charToEscapeQuoteEscaping": quote} if doubled else {})}
+
+
+def find_encoding(given: Mapping[str, str]) -> str:
+    """The encoding that the user declares; empty for UTF-8."""
+    named = {name.lower(): text for name, text in given.items()}
+    found = named.get("encoding", named.get("charset", ""))
+    return "" if found.lower() in ("utf-8", "utf8") else found
 
 
 def is_multiline(given: Mapping[str, str]) -> bool:

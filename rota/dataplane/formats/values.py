@@ -1,10 +1,15 @@
-"""Values of bytes as records: what a queue, a topic or a column of a database holds, one record each.
+"""Raw values as records: a message of a queue or a topic, a column of a database, a line of a landed file.
 
-Law: a value is one record, good if and only if a line of a landed file with this text would be (`parsing`), and if it is
-whole. JSON holds one object: an array, a blank text, `null` and what follows a first value make it bad. CSV is one line,
-which may end as lines do: a blank one, one that is a comment, and a second line make it bad. Never is a part of it dropped.
-What is no UTF-8 is replaced, as in a landed file; a value that is not there is a blank one. Of format "bytes" each value is
-good, and is the one column of the schema.
+Law: a value is good if and only if it is whole and parses under the schema, and its fate is the same in every source.
+- A value whose bytes are not in the declared encoding, UTF-8 by default, is bad.
+- A byte order mark at its start is passed over.
+- JSON holds one object. A blank text, `null`, and what follows a first value but a comma make it bad. A line of a file may
+  hold a list of objects, which is as many records; a message may not.
+- CSV is one line with well-formed quotes (`quoting`). A message may end as lines do; a blank one, a comment and a second
+  line make it bad.
+A column of text holds a number or an object of JSON as it is written. A map holds the last value of a name.
+
+A value that is absent is a blank one. Of format "bytes" each value is good, and is the one column of the schema.
 """
 
 import re
@@ -12,22 +17,28 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import names
-from rota.dataplane.formats import lines
-from rota.dataplane.formats.options import make_options
+from rota.dataplane.formats import decoding, exact, lines
+from rota.dataplane.formats.options import find_encoding, make_options
+from rota.dataplane.formats.quoting import Dialect
+from rota.pipeline import name_columns
 from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-VALUE, RECORD, GOOD = "value", "record", "good"
+VALUE, RECORD, GOOD, TEXT = "value", "record", "good", "text"
 STAGED = pa.schema([(VALUE, pa.binary()), (PARTITION, pa.string()), (OFFSET, pa.int64())])
 DDL = f"{VALUE} binary, {PARTITION} string, {OFFSET} bigint"
+OURS = "_rota_text"
+DECODED = ("encoding", "charset", "linesep")  # options of how bytes become lines of text: no parser needs them
 ENDED = r"(\r\n|\n|\r)\z"  # how a line ends
 SHOWN = r"[^\x00-\x20]"  # what is not blank
 
@@ -66,42 +77,146 @@ def parse(
     options: Mapping[str, str],
     beside: Sequence[str] = (),
     keep_absent: bool = False,
+    lines_of_files: bool = False,
 ) -> "DataFrame":
-    """The records of a frame of `value`, `_partition` and `_offset`: the columns of the schema, those `beside`, `_corrupt`
-    but for bytes, and the last two, all but the first as they are. `keep_absent`: a value that is not there is a good
-    record whose columns are null."""
+    """Parse a frame of `value`, `_partition` and `_offset`.
+
+    Args:
+        beside: other columns of the frame, which stay as they are.
+        keep_absent: a value that is absent is a good record whose columns are null.
+        lines_of_files: the values are lines of landed files, without blank lines and comments.
+
+    Returns: the columns of the schema, those `beside`, `_corrupt` (not for bytes), `_partition` and `_offset`. `_corrupt`
+        holds the text of a bad record, or its bytes if they are not text.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     if format == "bytes":
         record = F.from_json(F.lit("{}"), schema)  # Spark reads its DDL, and so the name
         (name,) = frame.select(record.alias(RECORD)).select(f"{RECORD}.*").columns
         return frame.select(F.col(VALUE).alias(name), *beside, PARTITION, OFFSET)
-    text = F.coalesce(F.make_valid_utf8(F.col(VALUE).cast("string")), F.lit(""))
-    text = F.regexp_replace(text, ENDED, "") if format == "csv" else text
+    encoding = find_encoding(options)
+    frame = recode(frame, encoding) if encoding else frame
+    raw = F.coalesce(F.col(VALUE).cast("string"), F.lit(""))  # Spark checks no bytes here
+    text = F.col(TEXT) if encoding else F.when(F.is_valid_utf8(raw), raw)
+    if format == "json" or not lines_of_files:
+        text = lines.skip_mark(text)
+    if format == "csv" and not lines_of_files:
+        text = F.regexp_replace(text, ENDED, "")
     good = F.col(VALUE).isNull() if keep_absent else F.lit(False)
-    texts = frame.select(text.alias(VALUE), good.alias(GOOD), *beside, PARTITION, OFFSET)  # Spark makes each text once
-    kept, text, declared = make_options(format, options), F.col(VALUE), f"{schema}, {CORRUPT} string"
+    texts = frame.select(raw.alias(VALUE), text.alias(TEXT), good.alias(GOOD), *beside, PARTITION, OFFSET)
+    text, declared = F.col(TEXT), f"{schema}, {CORRUPT} string"
+    kept = make_options(format, {name: said for name, said in options.items() if name.lower() not in DECODED})
     if format == "json":
-        record = F.when(~lines.is_joined(text, schema, kept), F.from_json(text, declared, kept))
+        record = F.when(lines.holds_one(text, kept), F.from_json(text, declared, kept))
     else:
-        record = F.when(text.rlike(SHOWN) & ~text.rlike(r"[\r\n]"), F.from_csv(text, declared, kept))
-    parsed = texts.select(record.alias(RECORD), VALUE, GOOD, *beside, PARTITION, OFFSET)
-    found = parsed.select(f"{RECORD}.*").columns
-    quoted = [f"`{name.replace('`', '``')}`" for name in found]
-    columns = [F.col(f"{RECORD}.{name}") for name, plain in zip(quoted, found, strict=True) if plain != CORRUPT]
-    bad = F.when(F.col(RECORD).isNull(), F.col(VALUE)).otherwise(F.col(f"{RECORD}.{CORRUPT}"))
-    return parsed.select(*columns, *beside, F.when(~F.col(GOOD), bad).alias(CORRUPT), PARTITION, OFFSET)
+        record = F.when(_is_line(text, options, lines_of_files), F.from_csv(text, declared, kept))
+    kind = frame.select(F.from_json(F.lit("{}"), declared).alias(RECORD)).schema[RECORD].dataType
+    names_found = [field.name for field in kind.fields]
+    if format == "json" and lines_of_files:
+        record = F.explode(_list_records(record, text, schema, kept, names_found))
+    parsed = texts.select(record.alias(RECORD), VALUE, TEXT, GOOD, *beside, PARTITION, OFFSET)
+    columns = [F.col(RECORD)[name].alias(name) for name in names_found if name != CORRUPT]
+    failed = F.col(RECORD).isNull() | F.col(RECORD)[CORRUPT].isNotNull()
+    bad = F.when(failed & ~F.col(GOOD), F.coalesce(F.col(TEXT), F.col(VALUE)))
+    held = parsed.select(*columns, *beside, bad.alias(CORRUPT), PARTITION, OFFSET, F.col(TEXT).alias(OURS))
+    return (_restore(held, schema, kind) if format == "json" else held).drop(OURS)
+
+
+def _restore(frame: "DataFrame", schema: str, kind: "StructType") -> "DataFrame":
+    """The frame in which columns hold what their text in the column `OURS` says. A step for each change: Spark copies an
+    expression into each place that uses it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    given = {f.name: f.dataType for f in kind.fields if f.name != CORRUPT and exact.has_texts(f.dataType)}
+    restored = {name: exact.restore(_column(name), F.col(OURS), name, of) for name, of in given.items()}
+    return merge_names(frame.withColumns(restored) if restored else frame, schema, "json")
+
+
+def _column(name: str) -> "Column":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
+def _is_line(text: "Column", options: Mapping[str, str], of_file: bool) -> "Column":
+    """Whether a text is one record of CSV, as far as its quotes and ends say."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    dialect = Dialect.of(options)
+    line = F.lit(True) if of_file else is_shown(text, dialect) & ~text.rlike(r"[\r\n]")
+    if not dialect.pattern:
+        return line
+    return line & (~F.contains(text, F.lit(dialect.quote)) | text.rlike(dialect.pattern))
+
+
+def is_shown(text: "Column", dialect: Dialect | None = None) -> "Column":
+    """Whether a text is more than a blank line: empty fields between blanks that are separators are a record."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    blank_fields = F.contains(text, F.lit(dialect.sep)) if dialect and dialect.is_blank else F.lit(False)
+    return text.rlike(SHOWN) | blank_fields
+
+
+def _list_records(
+    record: "Column", text: "Column", schema: str, options: Mapping[str, str], names_found: Sequence[str]
+) -> "Column":
+    """The records of a line of JSON: those of a list, each of which must be a good object, or one."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    whole = lines.enclose('{"r":', F.regexp_replace(text, r",\s*\z", ""), "}", options)
+    listed = F.from_json(whole, f"r array<struct<{schema}>>, {CORRUPT} string", dict(options))
+    sound = listed[CORRUPT].isNull() & F.forall(listed["r"], lambda one: one.isNotNull())
+    none = F.lit(None).cast("string").alias(CORRUPT)
+    each = F.transform(
+        listed["r"],
+        lambda one: F.struct(*(none if name == CORRUPT else one[name].alias(name) for name in names_found)),
+    )
+    return F.when(text.rlike(lines.LIST) & lines.holds_one(text, options) & sound, each).otherwise(F.array(record))
+
+
+def recode(frame: "DataFrame", encoding: str) -> "DataFrame":
+    """The frame with a column `text`: what its first column is in this encoding, null where it is not in it."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(decoding)
+    kinds = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in frame.schema.fields)
+    return frame.mapInArrow(decoding.make_decoder(encoding), f"{kinds}, {TEXT} string")
+
+
+def merge_names(frame: "DataFrame", schema: str, format: str) -> "DataFrame":
+    """The frame that Spark's reader of files gave: a map of JSON holds the last value of a name."""
+    if format != "json" or "map" not in schema.lower():
+        return frame
+    kinds = {f.name: f.dataType for f in frame.schema.fields if exact.has_maps(f.dataType)}
+    return frame.withColumns({name: exact.merge_names(_column(name), of) for name, of in kinds.items()})
+
+
+def drop_headers(frame: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":
+    """The lines of CSV files, with a column `begins`, without that column and without the header of each file. A header that
+    is not as declared fails the job."""
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(decoding)
+    dialect, found = Dialect.of(options), name_columns(schema)
+    encoding = find_encoding(options) or "utf-8"
+    read = decoding.make_header_reader(found, dialect.sep, dialect.quote, dialect.escape, encoding)
+    return frame.mapInArrow(read, DDL)
 
 
 def decode(value: bytes) -> str:
-    """The text of a value."""
-    return value.decode("utf-8", "replace")
+    """The text of a value, as `quarantine` and `explain_bad` take it: bytes that are not UTF-8 are kept."""
+    return value.decode("utf-8", "surrogateescape")
 
 
-def explain_bad(format: str, text: str, nulls: Sequence[FieldPath]) -> str:
+def explain_bad(
+    format: str, text: str, nulls: Sequence[FieldPath], options: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """See `lines.explain_bad`, of a text that may be more or less than a line."""
+    if why := lines.explain_bytes(text):
+        return why
     if format == "csv" and (not text.strip() or re.search(r"[\r\n]", re.sub(ENDED.replace("z", "Z"), "", text))):
         return "not one line"
     if format == "json" and text.strip()[:1] != "{":
         return lines.explain_text(text) or "no JSON object"
-    return lines.explain_bad(format, text, nulls)
+    return lines.explain_bad(format, text, nulls, options)

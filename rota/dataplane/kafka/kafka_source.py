@@ -358,4 +358,6 @@ class KafkaSource:
 
     def _explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         ours = {BESIDE[name] for name in self.declared.columns}
-        return values.explain_bad(self.declared.format, raw, [path for path in nulls if path[0] not in ours])
+        return values.explain_bad(
+            self.declared.format, raw, [path for path in nulls if path[0] not in ours], self.declared.options
+        )

@@ -145,7 +145,9 @@ class NumberedSource(ABC):
         """See `SparkSource.read`: a message is a record."""
         found = {p: self.inboxes[p].list_bodies(*span) for p, span in ranges.items()}
         declared = self.declared
-        explain = partial(values.explain_bad, declared.format) if declared.format != "bytes" else None
+        explain = None
+        if declared.format != "bytes":
+            explain = partial(values.explain_bad, declared.format, options=declared.options)
         with values.read_staged(
             spark, self.stage / attempt, found, declared.schema, declared.format, declared.options
         ) as frame:

@@ -26,7 +26,7 @@ from hashlib import sha256
 from math import inf, sqrt
 from typing import TYPE_CHECKING
 
-from rota.dataplane import footers
+from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, writing
 from rota.dataplane.spark.deadline import limit
@@ -248,7 +248,8 @@ class Bisection:
         """Writes the bad records, which are read again, beside the `good` ones of each partition. Raises EnvironmentFailed
         where the counts differ."""
         left_out, table = records.mark is not None, join(self.location, "quarantine")
-        parsed = parsing.parse(records.mark() if records.mark else records.frame, True, records.identify)
+        frame, identify = (records.mark(), columns.keep_ids) if records.mark else (records.frame, records.identify)
+        parsed = parsing.parse(frame, True, identify)
         before = None if left_out else tally
         bad = quarantine.set_aside(
             parsed, before, self.source, explain, self.pipeline, table, done.attempt, done.ranges, good

@@ -28,6 +28,7 @@ QUOTED = re.compile(r"(?<!\w)(['\"]).*?\1(?!\w)")
 CAUSE = re.compile(
     r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
 )
+NAMES = re.compile(r"^\s*Expected: (.*?) but found: (.*)$", re.M)  # of a CSV header
 SLOT = 60.0  # seconds in which a Spark that is busy with others must find a slot for a trivial task
 
 
@@ -86,6 +87,7 @@ def explain_cause(error: BaseException) -> str:
     causes = [(kind, said) for kind, said in CAUSE.findall(text) if kind.rsplit(".", 1)[-1] not in WRAPPED]
     if causes:
         kind, said = causes[-1]
+        said = NAMES.sub(r"Expected: '\1' but found: '\2'", said)  # blanks are squeezed, and may be all that differs
         return f"{kind.rsplit('.', 1)[-1]}: {' '.join(said.split())[:300]}"
     return f"{type(error).__name__}: {GUESS.sub('', take_first_line(error))}"
 

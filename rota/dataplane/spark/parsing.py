@@ -26,7 +26,7 @@ quoted lines, and JSON's first value of the file); a blank line is none, and an 
 | float, double | a string but NaN, Infinity, INF with a sign | not Java's number, NaN or Inf |
 | decimal | no number, in quotes or not; more digits before the point than declared | the same |
 | boolean | not true, false | not true, false in any case |
-| string | never: numbers and objects are kept as text | never: what is no UTF-8 is replaced |
+| string | never: numbers and objects are kept as text | never |
 | date | not as CAST reads it | not yyyy-MM-dd, or `dateFormat` |
 | timestamp | not as CAST reads it, nor whole seconds since 1970 | not as CAST reads it, or `timestampFormat` |
 | timestamp_ntz | the same, or with a zone; a number | the same, or with a zone |
@@ -34,12 +34,11 @@ quoted lines, and JSON's first value of the file); a blank line is none, and an 
 | array, map, struct | another kind of value, or one bad value inside | cannot be declared |
 
 Any value may be null or, in JSON, missing; an empty field of CSV is null. What Spark rounds is good: digits behind the
-point of a decimal, a float beyond its range (Infinity), nanoseconds. Of a line of JSON Spark reads the first value alone:
-`{"n": 1}{"n": 2}` stops its partition (see `lines`). Known and not mended: a time without a day gets the day on which it is
-read, seconds beyond the range of a timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200
-for -56. CSV drops blanks and control characters, a NUL too, between a closing quote and the separator. With a separator of
-several characters the last of the empty fields that end a record behind a quoted one is an empty text and not null, which
-a number cannot be; and so it can be in a record of separators alone, behind a record that ends in a quoted field.
+point of a decimal, a float beyond its range (Infinity), nanoseconds. A text of which Spark's parsers guess what it means is
+bad: see `values`. Known and not mended: a time without a day gets the day on which it is read, seconds beyond the range of a
+timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200 for -56. With a separator of several
+characters the last of the empty fields that end a record behind a quoted one is an empty text and not null, which a number
+cannot be; and so it can be in a record of separators alone, behind a record that ends in a quoted field.
 """
 
 import uuid

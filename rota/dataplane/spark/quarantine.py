@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
+from rota.dataplane.formats import values
 from rota.dataplane.ports import Source
 from rota.dataplane.spark import parsing, writing
 from rota.dataplane.spark.parsing import Parsed, Tally
@@ -43,14 +44,16 @@ KINDS = {
     "_reason": "string",
     "_raw": "string",
     "_attempt": "string",
+    "_raw_bytes": "binary",  # of a record that is not UTF-8, in whose `_raw` such bytes are replaced; else null
 }
+ARROW = {"long": pa.int64(), "string": pa.string(), "binary": pa.binary()}
 SCHEMA = pa.schema(
-    [(n, pa.int64() if t == "long" else pa.string()) for n, t in KINDS.items()],
+    [(n, ARROW[t]) for n, t in KINDS.items()],
     metadata={footers.SPARK: json.dumps(make_struct(KINDS))},
 )
 LONG = 1000  # characters
 NULLS = "_nulls"
-Bad = tuple[int, str, str]  # offset, text, fields that are null
+Bad = tuple[int, str, str]  # offset, text as `values.decode` gives it, fields that are null
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,7 @@ def _read_texts(table: str, files: Iterable[DataFile]) -> Iterator[Bad]:
     for file in files:
         with pq.ParquetFile(file.path, read_dictionary=[CORRUPT], filesystem=open_files(table)) as opened:
             for batch in opened.iter_batches(columns=[OFFSET, CORRUPT, NULLS]):
-                texts = [bytes(text).decode("utf-8", "replace") for text in batch[CORRUPT].dictionary.to_pylist()]
+                texts = [values.decode(bytes(text)) for text in batch[CORRUPT].dictionary.to_pylist()]
                 texts = [known.setdefault(text, text) for text in texts]
                 rows = (batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), batch[NULLS].to_pylist())
                 for offset, at, nulls in zip(*rows, strict=True):
@@ -203,11 +206,21 @@ def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source
         before: tuple[str, int | None] | None = None
         for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0):
             again = len(text) > LONG and (text, at) == before
-            found.append((partition, offset, at, file_name, reasons[text], None if again else text, attempt))
+            said, held = (None, None) if again else show(text)
+            found.append((partition, offset, at, file_name, reasons[text], said, attempt, held))
             before = text, at
     columnar = [list(column) for column in zip(*found, strict=True)] or [[] for _ in SCHEMA]
     arrays = [pa.array(values, field.type) for values, field in zip(columnar, SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def show(text: str) -> tuple[str, bytes | None]:
+    """A raw record as text, and its bytes where that is not all of them."""
+    held = text.encode("utf-8", "surrogateescape")
+    try:
+        return held.decode(), None
+    except UnicodeDecodeError:
+        return held.decode("utf-8", "replace"), held
 
 
 def _read_records(source: Source, partition: str, offset: int) -> Iterable[str]:

@@ -40,7 +40,7 @@ class Records:
 
     A source has one of two ways with bad records. Without `mark` they are in the frame, and have a `_corrupt`. With `mark`
     they are left out of it, and there are at `most` so many records, the bad ones too: who read that many has read all, and
-    none was bad. Who read fewer asks `mark` for the frame that has the bad ones as well.
+    none was bad. Who read fewer asks `mark` for the frame that has the bad ones as well, and the two columns of `identify`.
 
     `count` counts without Spark how many records there are; None: only Spark could.
 

@@ -1,0 +1,141 @@
+"""Values of JSON that Spark's `from_json` changes, as its reader of files has them.
+
+Law: a column of text holds a number, an object or a list as it is written: `1.10`, `{"a" : 1}`. Spark's reader copies the
+bytes; `from_json` makes a number of them (1.1) and text of that. So the text of such a value is cut out of the record by a
+regular expression. Where that does not match (a name with escapes, values deeper than `DEEPEST`), the value of `from_json`
+stays.
+
+Law: of a name that a map has twice, the last value holds. Spark keeps both, and other readers refuse such a table.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+DEEPEST = 8  # levels of values within a value that is cut out
+STRING = r'"(?:[^"\\]++|\\[\s\S])*+"'
+PLAIN = r"[^\s,\{\}\[\]\"]++"  # a number or a word
+CHANGED = r'\A(?:-?\d+\.\d+(?:E-?\d+)?|-?\d+E-?\d+|0|["{\[][\s\S]*)\z'  # how from_json writes what it may have changed
+
+
+def _nest(depth: int) -> str:
+    deeper = rf"|{_nest(depth - 1)}" if depth else ""
+    return rf"[\{{\[](?:[^\"\{{\}}\[\]]++|{STRING}{deeper})*+[\}}\]]"
+
+
+VALUE = rf"(?:{STRING}|{_nest(DEEPEST)}|{PLAIN})"
+ITEM = rf"\G\s*+[\[,]\s*+({VALUE})\s*+"
+ENTRY = rf"\G\s*+[{{,]\s*+{STRING}\s*+:\s*+({VALUE})\s*+"
+
+
+def has_texts(kind: "DataType") -> bool:
+    """Whether there are texts in a type."""
+    return _holds(kind, "string")
+
+
+def restore(value: "Column", record: "Column", name: str, kind: "DataType") -> "Column":
+    """The value of a column that `from_json` made of the text `record`, in which texts hold values as they are written."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.when(_is_changed(value, kind), _restore(value, _cut(record, name), kind)).otherwise(value)
+
+
+def merge_names(value: "Column", kind: "DataType") -> "Column":
+    """The value, in whose maps each name is once: its last value holds."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not _holds(kind, "map"):
+        return value
+    match kind.typeName():
+        case "struct":
+            return _rebuild(value, ((one.name, merge_names(value[one.name], one.dataType)) for one in kind.fields))
+        case "array":
+            return F.transform(value, lambda one: merge_names(one, kind.elementType))
+    keys, values = F.map_keys(value), F.map_values(value)
+    single = F.array_distinct(keys)
+
+    def last(key: "Column") -> "Column":
+        return F.element_at(values, F.size(keys) + 1 - F.array_position(F.reverse(keys), key).cast("int"))
+
+    merged = F.map_from_arrays(single, F.transform(single, last))
+    merged = F.when(F.size(single) < F.size(keys), merged).otherwise(value)
+    return (
+        F.transform_values(merged, lambda _, one: merge_names(one, kind.valueType))
+        if _holds(kind.valueType, "map")
+        else merged
+    )
+
+
+def has_maps(kind: "DataType") -> bool:
+    """Whether there are maps in a type."""
+    return _holds(kind, "map")
+
+
+def _restore(value: "Column", text: "Column", kind: "DataType") -> "Column":
+    """The value of this type, of which `text` is how it is written."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not _holds(kind, "string"):
+        return value
+    name = kind.typeName()
+    if name == "struct":
+        cut = ((f.name, _restore(value[f.name], _cut(text, f.name), f.dataType)) for f in kind.fields)
+        return _rebuild(value, cut)
+    if name == "string":
+        put, found = text, ~text.startswith('"') & (text != "")
+    else:
+        of_list = name == "array"
+        held, inner = (value, kind.elementType) if of_list else (F.map_values(value), kind.valueType)
+        items = F.regexp_extract_all(text, F.lit(ITEM if of_list else ENTRY), F.lit(1))
+        put = F.zip_with(held, items, lambda one, item: _restore(one, item, inner))
+        put = put if of_list else F.map_from_arrays(F.map_keys(value), put)
+        found = F.size(items) == F.size(held)
+    return F.when(_is_changed(value, kind) & found, put).otherwise(value)
+
+
+def _is_changed(value: "Column", kind: "DataType") -> "Column":
+    """Whether a text within the value looks like one that `from_json` made of another value."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    name = kind.typeName()
+    if not _holds(kind, "string"):
+        return F.lit(False)
+    if name == "struct":
+        return reduce(or_, (_is_changed(value[f.name], f.dataType) for f in kind.fields))
+    if name == "string":
+        return F.coalesce(value.rlike(CHANGED), F.lit(False))
+    of_list = name == "array"
+    held, inner = (value, kind.elementType) if of_list else (F.map_values(value), kind.valueType)
+    return F.coalesce(F.exists(held, lambda one: _is_changed(one, inner)), F.lit(False))
+
+
+def _cut(text: "Column", name: str) -> "Column":
+    """How the last value of this name is written in the text of an object; empty where it is not found."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    mark = re.sub(r"[^\w]", lambda one: f"\\u{ord(one[0]):04x}", json.dumps(name, ensure_ascii=False))
+    other = rf"(?!{mark}\s*+:){STRING}\s*+:\s*+{VALUE}"
+    found = F.regexp_extract_all(text, F.lit(rf"\G\s*+[{{,]\s*+(?:{other}|{mark}\s*+:\s*+({VALUE}))\s*+"), F.lit(1))
+    return F.coalesce(F.try_element_at(F.filter(found, lambda one: one != ""), F.lit(-1)), F.lit(""))
+
+
+def _rebuild(value: "Column", fields: "Iterable[tuple[str, Column]]") -> "Column":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    return F.when(value.isNotNull(), F.struct(*(one.alias(name) for name, one in fields)))
+
+
+def _holds(kind: "DataType", wanted: str) -> bool:
+    """Whether a type is of this kind, or holds one that is."""
+    name = kind.typeName()
+    if name == "struct":
+        return any(_holds(one.dataType, wanted) for one in kind.fields)
+    inner = {"array": ("elementType",), "map": ("keyType", "valueType")}.get(name, ())
+    return name == wanted or any(_holds(getattr(kind, one), wanted) for one in inner)

@@ -1,0 +1,103 @@
+"""How records of CSV are quoted: which are well-formed, by Spark's options.
+
+Law: a record is well-formed if each of its fields is quoted as a whole or does not begin with a quote. Spark's parser reads
+any other record too, but guesses: a quote that does not close takes the rest of the record into its field. `is_clean` never
+takes bytes whose records `pattern` would not match.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+LENIENT = "unescapedquotehandling"  # a user who sets this option chooses how Spark's parser guesses
+BLANK = r"[\x00-\x20]*+"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The separator, quote and escape of CSV. An empty `quote`: fields are not quoted, or not checked."""
+
+    sep: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    trims: bool = False  # blanks around a quoted field are no part of it
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "Dialect":
+        """The dialect that the options of a source declare."""
+        given = {name.lower(): text for name, text in options.items()}
+        quote = "" if LENIENT in given else given.get("quote", '"')
+        trims = any(given.get(f"ignore{side}whitespace", "").lower() == "true" for side in ("leading", "trailing"))
+        sep = given.get("sep", given.get("delimiter", ",")).replace("\\t", "\t")
+        return cls(sep, quote, given.get("escape", given.get("quote", '"')), trims)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the separator is made of blanks: then a record of empty fields looks like a blank line."""
+        return all(one <= " " for one in self.sep)
+
+    @property
+    def pattern(self) -> str:
+        """A regular expression of Java's and Python's for one well-formed record; empty if every record is."""
+        field = self._field(f"(?:(?!{_code(self.sep)}){_ANY})*+")
+        return rf"\A(?:{field}{_code(self.sep)})*+{field}{_END}" if field else ""
+
+    def find_ill(self, text: str) -> int:
+        """Where the first ill-formed record of a text begins, whose records may span lines; -1 if there is none."""
+        field = self._field(rf"(?:(?!{_code(self.sep)})[^\r\n])*+")
+        if not field:
+            return -1
+        record = re.compile(rf"(?:{field}{_code(self.sep)})*+{field}(?:\r\n|\r|\n|{_END})")
+        at = 0
+        while at < len(text):
+            found = record.match(text, at)
+            if not found:
+                return at
+            at = found.end()
+        return -1
+
+    def _field(self, bare: str) -> str:
+        """One well-formed field, where `bare` is one without quotes."""
+        if not self.quote:
+            return ""
+        quote, escape = _code(self.quote), _code(self.escape)
+        around = BLANK if self.trims and not self.is_blank else ""
+        doubled = rf"[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+"
+        inside = doubled if escape == quote else rf"(?:[^{quote}{escape}]++|{escape}{_ANY})*+"
+        return rf"(?:{around}{quote}{inside}{quote}{around}|(?!{around}{quote}){bare})"
+
+    def is_clean(self, block: bytes) -> bool:
+        """Whether whole lines are well-formed records for sure. It costs a look at each quote."""
+        import numpy as np  # `rota status` opens sources, and does without
+
+        mark = self.quote.encode()
+        if not mark or mark not in block:
+            return True
+        if len(mark) > 1 or len(self.sep.encode()) > 1 or (self.escape != self.quote and self.escape.encode() in block):
+            return False
+        codes = np.frombuffer(block, np.uint8)
+        at = np.flatnonzero(codes == mark[0])
+        opens, closes = at[0::2], at[1::2]
+        if len(opens) != len(closes):
+            return False
+        ends = np.zeros(256, np.bool_)
+        ends[[ord(self.sep), ord("\n")]] = True
+        begun = ends[codes[opens - 1]] | (opens == 0)
+        ends[ord("\r")] = True
+        ended = ends[codes[np.minimum(closes + 1, len(codes) - 1)]] | (closes == len(codes) - 1)
+        doubled = (closes[:-1] + 1 == opens[1:]) & (self.escape == self.quote)
+        begun[1:] |= doubled
+        ended[:-1] |= doubled
+        if not (begun.all() and ended.all()):
+            return False
+        lines = np.flatnonzero(codes == ord("\n"))
+        return bool((np.searchsorted(lines, opens) == np.searchsorted(lines, closes)).all())
+
+
+_ANY = r"[\s\S]"
+_END = rf"(?!{_ANY})"
+
+
+def _code(text: str) -> str:
+    """The characters for a regular expression of Java's and Python's, also within brackets."""
+    return "".join(f"\\u{ord(one):04x}" if ord(one) < 1 << 16 else re.escape(one) for one in text)

@@ -1,0 +1,135 @@
+"""A record has one fate, whatever source it comes from and whatever path reads it: the table `fates`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from rota.dataplane.files import texts
+from rota.dataplane.formats import exact, quoting, values
+from rota.run.consume import CommittedBatch
+from tests.dataplane import fates
+from tests.dataplane.conftest import log
+from tests.dataplane.fates import BAD, Fates
+from tests.dataplane.world import World
+
+CASES: dict[str, tuple[str, str, dict[str, str], Fates]] = {
+    "json": ("json", fates.JSON_SCHEMA, {}, fates.JSON),
+    "csv": ("csv", fates.CSV_SCHEMA, {}, fates.CSV),
+    "tabs": ("csv", fates.CSV_SCHEMA, {"sep": "\t"}, fates.TABS),
+    **{name: ("csv", fates.CSV_SCHEMA, {"encoding": name}, table) for name, table in fates.CODED.items()},
+}
+
+
+def plain(value: Any) -> Any:
+    """A value of Spark's as Arrow gives it."""
+    if hasattr(value, "asDict"):
+        return value.asDict()
+    return list(value.items()) if isinstance(value, dict) else value
+
+
+def differ(table: Fates, found: Mapping[bytes, Any]) -> dict[bytes, tuple[Any, Any]]:
+    """The records whose fate is another one: wanted, found."""
+    return {raw: (fate, found.get(raw)) for raw, fate in table.items() if found.get(raw) != fate}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_fate_of_a_message(case: str, tmp_path: Path, spark: SparkSession) -> None:
+    format, schema, options, table = CASES[case]
+    with values.read_staged(spark, tmp_path / "stage", {"p:0": enumerate(table)}, schema, format, options) as frame:
+        rows = frame.orderBy("_offset").withColumn("_corrupt", frame["_corrupt"].cast("binary")).collect()
+    names = [name for name in rows[0].asDict() if not name.startswith("_")]
+    found = [BAD if row["_corrupt"] is not None else tuple(plain(row[name]) for name in names) for row in rows]
+    assert differ(table, dict(zip(table, found, strict=True))) == {}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_fate_of_a_line_of_a_file(case: str, world: World) -> None:
+    """All in one job; then those whose bytes are clean, which Spark's reader reads, and the others, in a job each."""
+    format, schema, options, table = CASES[case]
+    form = f"format={format!r}, schema={schema!r}, options={options!r}"
+    world.write(f"pipeline = Pipeline(source=source({form}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
+    sure: dict[bytes, bool] = {}
+    for number, raw in enumerate(table):
+        world.put(f"all/{number:03}.{format}", raw + b"\n")
+        path = world.folder / f"land/all/{number:03}.{format}"
+        sure[raw] = texts.count_most([path], format, options) is not None
+    assert case != "csv" or sum(sure.values()) > 8
+    parts = {"all": list(table), "sure": [r for r in table if sure[r]], "doubt": [r for r in table if not sure[r]]}
+    for key in ("sure", "doubt"):
+        for number, raw in enumerate(parts[key]):
+            world.put(f"{key}/{number:03}.{format}", raw + b"\n")
+    for key, records in parts.items():
+        if not records:
+            continue
+        world.give(key)
+        events = world.run(key)
+        assert all(isinstance(one, CommittedBatch) for one in events), events
+        found = read_fates(world, key, records)
+        assert differ({raw: table[raw] for raw in records}, found) == {}, key
+    assert_readable(world.table / "main")
+
+
+def read_fates(world: World, key: str, records: list[bytes]) -> dict[bytes, Any]:
+    """What became of the records, each of which is a file; of a bad one its bytes must be in the quarantine."""
+    found: dict[bytes, Any] = {}
+    for row in log(world.table / "main").rows():
+        if row["_partition"] == f"p:{key}":
+            at = int(str(row["_offset"]))
+            assert records[at] not in found, "twice"
+            found[records[at]] = tuple(value for name, value in row.items() if not name.startswith("_"))
+    quarantine = world.table / "quarantine"
+    for row in log(quarantine).rows() if quarantine.exists() else ():
+        if row["_partition"] == f"p:{key}":
+            raw = records[int(str(row["_offset"]))]
+            kept = row["_raw_bytes"] if row["_raw_bytes"] is not None else str(row["_raw"]).encode()
+            assert (raw, kept) == (raw, raw.removeprefix(fates.MARK))
+            assert raw not in found, "in both"
+            found[raw] = BAD
+    return found
+
+
+def assert_readable(table: Path) -> None:
+    """Every reader reads it: pyarrow checks the text of each column."""
+    files = log(table).files
+    ds.dataset([str(one) for one in files], format="parquet").to_table().validate(full=True)
+
+
+DAMAGED = (b"1,Z\xfcrich", b'2,"a')
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the look at bytes and quotes"])
+def test_what_the_look_at_bytes_and_quotes_keeps_out(
+    guarded: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's reader makes rows of what it guesses."""
+    if not guarded:
+        monkeypatch.setattr(texts, "is_text", lambda _: True)
+        monkeypatch.setattr(quoting.Dialect, "is_clean", lambda *_: True)
+    form = f"format='csv', schema={fates.CSV_SCHEMA!r}"
+    world.write(f"pipeline = Pipeline(source=source({form}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
+    world.give("a")
+    world.put("a/0.csv", b"\n".join(DAMAGED))
+    (event,) = world.run("a")
+    assert isinstance(event, CommittedBatch)
+    found = sorted(str(row["s"]) for row in log(world.table / "main").rows())
+    assert found == ([] if guarded else ["Z\ufffdrich", "a"])
+
+
+@pytest.mark.parametrize(
+    "guarded", [True, False], ids=["guarded", "without the values as written and the last of a name"]
+)
+def test_what_from_json_makes_of_numbers_and_of_names(
+    guarded: bool, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not guarded:
+        monkeypatch.setattr(exact, "restore", lambda value, *_: value)
+        monkeypatch.setattr(exact, "merge_names", lambda value, _: value)
+    record = b'{"s": 1.10, "m": {"a": 1, "a": 2}}'
+    schema = "s string, m map<string,int>"
+    with values.read_staged(spark, tmp_path / "stage", {"p:0": [(0, record)]}, schema, "json", {}) as frame:
+        (row,) = frame.selectExpr("s", "map_values(m) as m").collect()
+    assert (row["s"], row["m"]) == (("1.10", [2]) if guarded else ("1.1", [1, 2]))
