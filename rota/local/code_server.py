@@ -29,6 +29,7 @@ class CodeServer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read_pid, self._page, self._say, self._clock = read_pid, page, say, clock
+        self._pid = 0  # of the code server at the last look: one that was started again loads its code by itself
         self._due, self._tries = 0.0, 0  # how often it is loaded again if it ended; none before it was there
 
     def look(self) -> None:
@@ -36,7 +37,9 @@ class CodeServer:
         if (now := self._clock()) < self._due:
             return
         self._due = now + EVERY
-        if is_served(self._read_pid()):
+        if (pid := self._read_pid()) != self._pid:
+            self._pid, self._tries = pid, 0
+        if is_served(pid):
             self._tries = RELOADS
         elif self._tries:
             if self._tries == RELOADS:

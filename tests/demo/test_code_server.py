@@ -81,3 +81,15 @@ def test_one_that_was_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     child.end(5)
     code.look()
     assert said == []
+
+
+def test_a_server_that_was_started_again_loads_its_code_by_itself(dagster: Child) -> None:
+    """Each look while it loaded asked the page for a reload, and the third reported that the code does not load."""
+    said, now, pids = list[str](), [0.0], [dagster.process.pid]
+    code = CodeServer(lambda: pids[0], Page([]), said.append, lambda: now[0])
+    code.look()
+    pids[0] = 2**22 + 1  # another one, below which no process has the code yet
+    for _ in range(5):
+        now[0] += EVERY
+        code.look()
+    assert said == []
