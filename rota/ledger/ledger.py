@@ -161,8 +161,9 @@ class Ledger:
         }
 
     def find_foreign_commit(self, table: Version) -> ForeignCommit | None:
-        """The newest commit of somebody else that changed rows and was not adopted, if any."""
-        return None if self.editable else find_foreign_commit(table)
+        """The newest commit of another program that changed rows and was not adopted, if any. A table that rota never
+        claimed has none: `check_owner` is about that."""
+        return None if self.editable or count_adoptions(table) is None else find_foreign_commit(table)
 
     def _explain_foreign(self, table: Version, found: ForeignCommit) -> str:
         what = f"{self.location}: version {found.version} ({found.operation}) changed rows, and rota did not make it"

@@ -107,42 +107,49 @@ class DiskLanding:
         return {path for root in roots for path, _ in listing.list_files(root, folder)}
 
     def take(self, file: LandedFile, to: str) -> bool:
-        """See `Landing.take`: renames the file to a hidden path, then compares it. A different file is put back."""
+        """See `Landing.take`: links the file into the archive, renames it to a hidden path and compares it there.
+
+        A different file is put back. A process that dies leaves an archived file where a replay finds it.
+        """
         aside = replace(file, path=f"{ASIDE}/{file.path}")
         left = self.read_state(aside) is not None  # by a process that died here
-        done = self._finish(file, aside, to) if left else False
+        done = left and (not to or self._archive(aside, to)) and self._finish(file, aside)
         now = self.read_state(file)
         if now != file:
             return done or now is None
+        if to and not self._archive(file, to):
+            return False
         (self.root / aside.path).parent.mkdir(parents=True, exist_ok=True)
         try:
             (self.root / file.path).rename(self.root / aside.path)
         except FileNotFoundError:
             return True  # another one was faster
-        return self._finish(file, aside, to)
+        return self._finish(file, aside)
 
-    def _finish(self, file: LandedFile, aside: LandedFile, to: str) -> bool:
-        if self.read_state(aside) != aside:
-            self._put_back(aside.path, file.path)
-            return False
-        if to:
-            try:
-                self._archive(aside.path, to)
-            except OSError:
-                self._put_back(aside.path, file.path)
-                raise
-        (self.root / aside.path).unlink(missing_ok=True)
-        return True
-
-    def _archive(self, aside: str, to: str) -> None:
-        """Links the file into the archive, unless it is there. Raises OSError, FileExistsError for different content."""
-        mine, there = self.root / aside, self.root / to
+    def _archive(self, file: LandedFile, to: str) -> bool:
+        """Link the file to the path `to`, unless it is there. Returns: whether that is this file, and not one that took its
+        place. Raises OSError, FileExistsError for different content."""
+        mine, there = self.root / file.path, self.root / to
         there.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(mine, there, follow_symlinks=False)
+        except FileNotFoundError:
+            return True  # another one was faster
         except FileExistsError:
             if not filecmp.cmp(mine, there, shallow=False):
                 raise FileExistsError(explain_archived(to)) from None
+            return True
+        if self.read_state(replace(file, path=to)) != replace(file, path=to):
+            there.unlink()
+            return False
+        return True
+
+    def _finish(self, file: LandedFile, aside: LandedFile) -> bool:
+        if self.read_state(aside) != aside:
+            self._put_back(aside.path, file.path)
+            return False
+        (self.root / aside.path).unlink(missing_ok=True)
+        return True
 
     def _put_back(self, aside: str, path: str) -> None:
         """Unless something is there by now: then it stays aside."""
