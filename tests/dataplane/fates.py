@@ -1,7 +1,10 @@
 """The fate of a record in every source and on every path: its values, or `BAD`."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+from tests.dataplane.conftest import log
+from tests.dataplane.world import World
 
 BAD: Final = "bad"
 Values = tuple[object, ...]
@@ -112,3 +115,27 @@ CODED: dict[str, dict[bytes, Values | str]] = {
     "GBK": {"2,中文".encode("gbk"): (2, "中文"), b"3,\xff": BAD},
     "ISO-8859-1": {b"1,Z\xfcrich": (1, "Zürich"), b"2,\x81": (2, "\x81")},
 }
+
+
+def differ(table: Fates, found: Mapping[bytes, Any]) -> dict[bytes, tuple[Any, Any]]:
+    """The records whose fate is another one: wanted, found."""
+    return {raw: (fate, found.get(raw)) for raw, fate in table.items() if found.get(raw) != fate}
+
+
+def read_fates(world: World, key: str, records: list[bytes]) -> dict[bytes, Any]:
+    """What became of the records, each of which is a file; of a bad one its bytes must be in the quarantine."""
+    found: dict[bytes, Any] = {}
+    for row in log(world.table / "main").rows():
+        if row["_partition"] == f"p:{key}":
+            at = int(str(row["_offset"]))
+            assert records[at] not in found, "twice"
+            found[records[at]] = tuple(value for name, value in row.items() if not name.startswith("_"))
+    quarantine = world.table / "quarantine"
+    for row in log(quarantine).rows() if quarantine.exists() else ():
+        if row["_partition"] == f"p:{key}":
+            raw = records[int(str(row["_offset"]))]
+            kept = row["_raw_bytes"] if row["_raw_bytes"] is not None else str(row["_raw"]).encode()
+            assert (raw, kept) == (raw, raw.removeprefix(MARK))
+            assert raw not in found, "in both"
+            found[raw] = BAD
+    return found

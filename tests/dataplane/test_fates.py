@@ -1,6 +1,5 @@
 """A record has one fate, whatever source it comes from and whatever path reads it: the table `fates`."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from rota.dataplane.formats import exact, quoting, values
 from rota.run.consume import CommittedBatch
 from tests.dataplane import fates
 from tests.dataplane.conftest import log
-from tests.dataplane.fates import BAD, Fates
+from tests.dataplane.fates import BAD, Fates, differ, read_fates
 from tests.dataplane.world import World
 
 CASES: dict[str, tuple[str, str, dict[str, str], Fates]] = {
@@ -29,11 +28,6 @@ def plain(value: Any) -> Any:
     if hasattr(value, "asDict"):
         return value.asDict()
     return list(value.items()) if isinstance(value, dict) else value
-
-
-def differ(table: Fates, found: Mapping[bytes, Any]) -> dict[bytes, tuple[Any, Any]]:
-    """The records whose fate is another one: wanted, found."""
-    return {raw: (fate, found.get(raw)) for raw, fate in table.items() if found.get(raw) != fate}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -71,25 +65,6 @@ def test_the_fate_of_a_line_of_a_file(case: str, world: World) -> None:
         found = read_fates(world, key, records)
         assert differ({raw: table[raw] for raw in records}, found) == {}, key
     assert_readable(world.table / "main")
-
-
-def read_fates(world: World, key: str, records: list[bytes]) -> dict[bytes, Any]:
-    """What became of the records, each of which is a file; of a bad one its bytes must be in the quarantine."""
-    found: dict[bytes, Any] = {}
-    for row in log(world.table / "main").rows():
-        if row["_partition"] == f"p:{key}":
-            at = int(str(row["_offset"]))
-            assert records[at] not in found, "twice"
-            found[records[at]] = tuple(value for name, value in row.items() if not name.startswith("_"))
-    quarantine = world.table / "quarantine"
-    for row in log(quarantine).rows() if quarantine.exists() else ():
-        if row["_partition"] == f"p:{key}":
-            raw = records[int(str(row["_offset"]))]
-            kept = row["_raw_bytes"] if row["_raw_bytes"] is not None else str(row["_raw"]).encode()
-            assert (raw, kept) == (raw, raw.removeprefix(fates.MARK))
-            assert raw not in found, "in both"
-            found[raw] = BAD
-    return found
 
 
 def assert_readable(table: Path) -> None:

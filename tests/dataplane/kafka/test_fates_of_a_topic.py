@@ -3,8 +3,8 @@
 import pytest
 
 from tests.dataplane import fates
+from tests.dataplane.fates import differ, read_fates
 from tests.dataplane.kafka.topics import Worlds, commit
-from tests.dataplane.test_fates import differ, read_fates
 
 
 @pytest.mark.parametrize(
