@@ -11,14 +11,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from rota.local.bucket import BucketServer
 
 UNAVAILABLE, SLOW, LATE, RESET, LOST = "unavailable", "slow", "late", "reset", "lost"
-FAULTS = (UNAVAILABLE, SLOW, LATE, RESET, LOST)
+CUT = "cut"  # of an answer half the bytes come
+LAGS = "lags"  # a list lacks all that came in the last seconds
+FAULTS = (UNAVAILABLE, SLOW, LATE, RESET, LOST, CUT, LAGS)
 SLOW_DOWN = b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 SECONDS = 0.5
+BEHIND = 3.0  # seconds
+CONTENTS = re.compile(rb"<Contents>.*?</Contents>", re.DOTALL)
+MODIFIED = re.compile(rb"<LastModified>([^<]+)</LastModified>")
 NEWEST = re.compile(rb"<Contents>(?:(?!<Contents>).)*</Contents>(?!.*<Contents>)", re.DOTALL)
 
 
@@ -34,15 +40,23 @@ class FaultyStore:
 
 
 def choose_at_random(seed: int, ratio: float) -> Callable[[str, str], str]:
-    """Faults of each kind; a list alone comes late."""
+    """Faults of each kind; a list alone comes late or lags."""
     chance, lock = random.Random(seed), threading.Lock()
 
     def choose(_: str, target: str) -> str:
         with lock:
             fault = chance.choice(FAULTS) if chance.random() < ratio else ""
-        return "" if fault == LATE and "list-type=2" not in target else fault
+        return "" if fault in (LATE, LAGS) and "list-type=2" not in target else fault
 
     return choose
+
+
+def drop_young(found: re.Match[bytes]) -> bytes:
+    """Of a list the entry of an object, unless it came in the last seconds."""
+    said = MODIFIED.search(found[0])
+    assert said, found[0]
+    age = datetime.now(UTC) - datetime.fromisoformat(said[1].decode().replace("Z", "+00:00"))
+    return b"" if age.total_seconds() < BEHIND else found[0]
 
 
 @contextmanager
@@ -96,11 +110,12 @@ def serve_faults(server: BucketServer) -> Iterator[FaultyStore]:
             if fault == LOST:
                 self.end()
                 return
-            if fault == LATE:
-                content, headers = NEWEST.sub(b"", content), [one for one in headers if one[0] != "Content-Length"]
-            self.answer(answer.status, headers, content)
+            if fault in (LATE, LAGS):
+                content = NEWEST.sub(b"", content) if fault == LATE else CONTENTS.sub(drop_young, content)
+                headers = [one for one in headers if one[0] != "Content-Length"]
+            self.answer(answer.status, headers, content, cut=fault == CUT)
 
-        def answer(self, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+        def answer(self, status: int, headers: list[tuple[str, str]], content: bytes, *, cut: bool = False) -> None:
             self.send_response_only(status)
             for name, value in headers:
                 if name.lower() not in ("connection", "transfer-encoding"):
@@ -109,7 +124,10 @@ def serve_faults(server: BucketServer) -> Iterator[FaultyStore]:
                 self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(content)
+                self.wfile.write(content[: len(content) // 2] if cut else content)
+            if cut:
+                self.wfile.flush()
+                self.end()
 
         def end(self) -> None:
             """The client sees a reset."""

@@ -50,6 +50,7 @@ from tests.bucket import Place, in_bucket, on_disk
 from tests.chaos.plain_job import PlainJob
 from tests.dataplane.conftest import Seen, log
 from tests.dataplane.world import World
+from tests.faulty_bucket import choose_at_random, serve_faults
 
 TEXT = 'pipeline = Pipeline(source=source(schema="n int", after={after!r}), table=delta({table!r}))\n'
 # What a command calls: the second one acts before one of these calls.
@@ -166,7 +167,7 @@ class Stage:
     # --- what there is then, by a reader of its own
 
     def judge(self, *, killed: bool) -> list[str]:
-        """What is not as the laws say. A `killed` command may have skipped."""
+        """What is not as the laws say. A `killed` or failed command may have skipped."""
         name, main = self.world.pipeline.name, log(self.table.files / "main")
         wrong = [f"parked: {p}: {one}" for p, one in self.world.tree.parked().items()]
         wrong += [f"more than a line: {line}" for line in self.said if "\n" in line]
@@ -328,8 +329,10 @@ class Play:
     said: tuple[str, ...]
 
 
-def play(stage: Stage, first: str, second: str, at: int, *, killed: bool = False) -> Play:
-    """`killed`: the first command dies where the second ended."""
+def play(
+    stage: Stage, first: str, second: str, at: int, *, killed: bool = False, rest: Callable[[], None] = lambda: None
+) -> Play:
+    """`killed`: the first command dies where the second ended. `rest` is called before an operator mends."""
     done: list[bool] = []
 
     def act() -> None:
@@ -343,11 +346,12 @@ def play(stage: Stage, first: str, second: str, at: int, *, killed: bool = False
     try:
         with before_call(at, act), suppress(Killed), patch.object(merging, "FEW", 2):
             stage.do(first)
+        rest()
         if killed or stage.said:
             again = [name for name in (first, second) if name in ("rename", "adopt")]
         if done:
             stage.mend(again)
-            wrong = stage.judge(killed=killed)
+            wrong = stage.judge(killed=killed or bool(stage.said))
     except Exception:
         wrong = [traceback.format_exc()]
     return Play(at, bool(done), tuple(wrong), tuple(stage.said))
@@ -360,24 +364,41 @@ def play(stage: Stage, first: str, second: str, at: int, *, killed: bool = False
 @click.option("--every", default=1, show_default=True, help="Plays at each so-manieth call of the first command.")
 @click.option("--only", type=int, help="At this call alone.")
 @click.option("--after", default="keep", show_default=True)
+@click.option("--faults", default=0.0, show_default=True, help="Of so many of the bucket's answers.")
 def main(
-    store: str, firsts: tuple[str, ...], seconds: tuple[str, ...], every: int, only: int | None, after: str
+    store: str,
+    firsts: tuple[str, ...],
+    seconds: tuple[str, ...],
+    every: int,
+    only: int | None,
+    after: str,
+    faults: float,
 ) -> None:
     """Plays all pairs, with the first one going on and dying, in both states of the stage."""
     plays, broken, said = 0, 0, Counter[str]()
+
+    def rest(*_: str) -> str:
+        return ""
+
     with ExitStack() as stack:
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="two-")))
         server: BucketServer | None = None
         if store == "bucket":
             server = stack.enter_context(serve_buckets(root / "s3"))
-            os.environ.update(server.environ)
+            faulty = stack.enter_context(serve_faults(server))
+            os.environ.update(server.environ | ({"AWS_ENDPOINT_URL": faulty.server.endpoint} if faults else {}))
         cases = [(a, b, k, s) for a in firsts or VERBS for b in seconds or VERBS for k in (0, 1) for s in (0, 1)]
         for number, (first, second, killed, stuck) in enumerate(cases):
             for at in [only] if only else count(1 + number % every, every):
                 folder = root / f"{number}-{at}"
                 place = in_bucket(server) if server else on_disk(folder / "store")
                 stage = Stage(folder, place, bool(stuck), after)
-                found = play(stage, first, second, at, killed=bool(killed))
+                if faults:
+                    faulty.choose = choose_at_random(1000 * number + at, faults)
+                found = play(
+                    stage, first, second, at, killed=bool(killed), rest=lambda: setattr(faulty, "choose", rest)
+                )
+                faulty.choose = rest
                 if not found.struck and not found.wrong:
                     break
                 plays += 1
@@ -390,6 +411,8 @@ def main(
                 f"{first} {second} killed={killed} stuck={stuck}: {at}, plays {plays}, broken {broken}", err=True
             )
     click.echo(f"{plays} plays, {broken} broken; refused: {dict(said)}")
+    if store == "bucket" and faults:
+        click.echo(f"answers: {dict(faulty.struck)}")
     sys.exit(1 if broken else 0)
 
 
