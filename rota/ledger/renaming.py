@@ -49,6 +49,16 @@ def is_renamed(main: Ledger, old: str, table: Version | None) -> bool:
     )
 
 
+def check_rewritable(ledger: Ledger) -> None:
+    """Raises ConfigError if a file of the table has rows that a deletion vector hides: writing it anew would show them."""
+    table = ledger.open()
+    if table and (hidden := table.find_vectored(table.files()["path"].to_pylist())):
+        raise ConfigError(
+            f"{min(hidden)} of {ledger.location} has rows that another program deleted in place. Nothing was renamed. Let "
+            f"that program write the file anew, such as by REORG TABLE ... APPLY (PURGE), then type it again"
+        )
+
+
 def begin_rename(main: Ledger, old: str, partitions: Iterable[str]) -> int | None:
     """Take the table from `old`, so that no pipeline owns it until `finish_rename`.
 

@@ -32,6 +32,8 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     log = (p for p in tables.main.list_partitions() if pipeline_of(p) == old)
     ids = {p: rename_id(p, old, new) for p in (*log, *(partition_id(old, key) for key in _keys(tree, old, new)))}
     coordination.check(tree, old, new, ids)
+    renaming.check_rewritable(tables.main)
+    renaming.check_rewritable(tables.quarantine)
     if (number := renaming.begin_rename(tables.main, old, ids)) is None:
         return None
     if isinstance(source, FollowsRename):

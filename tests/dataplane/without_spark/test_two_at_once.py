@@ -8,6 +8,7 @@ from rota.coordination import token_base
 from rota.ledger import renaming
 from rota.local.bucket import BucketServer
 from tests.bucket import in_bucket, on_disk
+from tests.dataplane.without_spark.foreign_programs import delete_in_place_by_spark
 from tests.dataplane.without_spark.two_at_once import VERBS, Play, Stage, play
 
 # About so many calls each command makes; where it makes fewer, the second command never comes.
@@ -70,3 +71,24 @@ def test_a_retry_beside_a_rename_ends_without_a_traceback(tmp_path: Path) -> Non
     for at in range(3, 7):
         place = on_disk(tmp_path / str(at) / "store")
         assert play(Stage(tmp_path / str(at), place, True), "retry", "rename", at).wrong == (), at
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
+def test_a_rename_of_rows_that_were_deleted_in_place_is_refused_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """Without the guard the table is between two names, and no run works, until Spark has written the file anew."""
+    stage = Stage(tmp_path / "x", on_disk(tmp_path / "store"), stuck=False)
+    delete_in_place_by_spark(stage.table.files / "main")
+    stage.do("adopt")
+    if not guarded:
+        monkeypatch.setattr(renaming, "check_rewritable", lambda _: None)
+    stage.do("rename")
+    (said,) = stage.said
+    stage.world.call("p")
+    stage.do("run")
+    if guarded:
+        assert "Nothing was renamed" in said
+        assert stage.said == [said], "the run works under the old name"
+    else:
+        assert "is between two names" in stage.said[-1]

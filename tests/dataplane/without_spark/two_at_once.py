@@ -1,9 +1,7 @@
 """Two commands of one pipeline at once: the second begins and ends before one call of the first to a store.
 
-    python -m tests.dataplane.without_spark.two_at_once --store bucket --every 3
-
-A job without Spark does the work; ZooKeeper is in memory; all else is what ships. The checker reads the JSON of the logs and
-Parquet alone. Laws:
+`tests.chaos.two_at_once` plays all. A job without Spark does the work; ZooKeeper is in memory; all else is what ships. The
+checker reads the JSON of the logs and Parquet alone. Laws:
 
 1. A command ends well or raises one RotaError of one line. A killed one is typed again.
 2. Afterwards an operator does what the parked partitions and the errors ask for, and runs consume. Then each offset has the
@@ -12,9 +10,6 @@ Parquet alone. Laws:
 """
 
 import json
-import os
-import sys
-import tempfile
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +20,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import click
-
 from rota.coordination.group_state import GroupState
 from rota.dataplane.files import file_index
 from rota.dataplane.files.bucket import BucketLanding
@@ -36,7 +29,6 @@ from rota.errors import RotaError
 from rota.ledger import kept_tables, merging
 from rota.ledger.delta_log import DeltaLog
 from rota.ledger.values import Ranges
-from rota.local.bucket import BucketServer, serve_buckets
 from rota.people.adopt import adopt
 from rota.people.rename import rename
 from rota.people.retry import retry
@@ -46,11 +38,10 @@ from rota.run.consume import consume
 from rota.run.maintain import maintain
 from rota.run.replay import RefusedReplay, replay
 from simulator.memory_store import MemoryStore
-from tests.bucket import Place, in_bucket, on_disk
+from tests.bucket import Place
 from tests.chaos.plain_job import PlainJob
 from tests.dataplane.conftest import Seen, log
 from tests.dataplane.world import World
-from tests.faulty_bucket import choose_at_random, serve_faults
 
 TEXT = 'pipeline = Pipeline(source=source(schema="n int", after={after!r}), table=delta({table!r}))\n'
 # What a command calls: the second one acts before one of these calls.
@@ -355,66 +346,3 @@ def play(
     except Exception:
         wrong = [traceback.format_exc()]
     return Play(at, bool(done), tuple(wrong), tuple(stage.said))
-
-
-@click.command()
-@click.option("--store", type=click.Choice(["disk", "bucket"]), default="disk", show_default=True)
-@click.option("--first", "firsts", multiple=True, type=click.Choice(list(VERBS)), help="Default: all.")
-@click.option("--second", "seconds", multiple=True, type=click.Choice(list(VERBS)), help="Default: all.")
-@click.option("--every", default=1, show_default=True, help="Plays at each so-manieth call of the first command.")
-@click.option("--only", type=int, help="At this call alone.")
-@click.option("--after", default="keep", show_default=True)
-@click.option("--faults", default=0.0, show_default=True, help="Of so many of the bucket's answers.")
-def main(
-    store: str,
-    firsts: tuple[str, ...],
-    seconds: tuple[str, ...],
-    every: int,
-    only: int | None,
-    after: str,
-    faults: float,
-) -> None:
-    """Plays all pairs, with the first one going on and dying, in both states of the stage."""
-    plays, broken, said = 0, 0, Counter[str]()
-
-    def rest(*_: str) -> str:
-        return ""
-
-    with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="two-")))
-        server: BucketServer | None = None
-        if store == "bucket":
-            server = stack.enter_context(serve_buckets(root / "s3"))
-            faulty = stack.enter_context(serve_faults(server))
-            os.environ.update(server.environ | ({"AWS_ENDPOINT_URL": faulty.server.endpoint} if faults else {}))
-        cases = [(a, b, k, s) for a in firsts or VERBS for b in seconds or VERBS for k in (0, 1) for s in (0, 1)]
-        for number, (first, second, killed, stuck) in enumerate(cases):
-            for at in [only] if only else count(1 + number % every, every):
-                folder = root / f"{number}-{at}"
-                place = in_bucket(server) if server else on_disk(folder / "store")
-                stage = Stage(folder, place, bool(stuck), after)
-                if faults:
-                    faulty.choose = choose_at_random(1000 * number + at, faults)
-                found = play(
-                    stage, first, second, at, killed=bool(killed), rest=lambda: setattr(faulty, "choose", rest)
-                )
-                faulty.choose = rest
-                if not found.struck and not found.wrong:
-                    break
-                plays += 1
-                said.update(line.partition(": ")[2].partition(":")[0] for line in found.said)
-                if found.wrong:
-                    broken += 1
-                    click.echo(f"BROKEN {first} {second} at {at} killed={killed} stuck={stuck}")
-                    click.echo("\n".join((*found.wrong, *(f"  said {one}" for one in found.said))))
-            click.echo(
-                f"{first} {second} killed={killed} stuck={stuck}: {at}, plays {plays}, broken {broken}", err=True
-            )
-    click.echo(f"{plays} plays, {broken} broken; refused: {dict(said)}")
-    if store == "bucket" and faults:
-        click.echo(f"answers: {dict(faulty.struck)}")
-    sys.exit(1 if broken else 0)
-
-
-if __name__ == "__main__":
-    main()
