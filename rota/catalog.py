@@ -23,6 +23,7 @@ from types import CodeType, ModuleType
 from typing import TYPE_CHECKING
 
 from rota.ages import Ages, open_store
+from rota.dataplane.spark.places import find_place
 from rota.dataplane.spark.words import EARLY
 from rota.errors import ConfigError, RotaError
 from rota.ids import checked_id
@@ -120,6 +121,18 @@ def _choose_groups(
     return {name: one for name, (_, one) in chosen.items()}, differ
 
 
+def load_file(path: Path) -> Pipeline:
+    """The pipeline of one file, whatever the files beside it declare. Raises ConfigError where it declares none."""
+    if not path.is_file():
+        raise ConfigError(
+            f"There is no file {str(path)!r}. Give the path of a pipeline file, such as pipelines/flights.py"
+        )
+    for found in _find_declared(path, _import_file(path)):
+        if isinstance(found, Pipeline):
+            return found
+    raise ConfigError(f"{path} declares a group and no pipeline. Give a file with `pipeline = Pipeline(...)`")
+
+
 def has_changed(pipeline: Pipeline) -> bool:
     """Whether the file that declares the pipeline is gone or another one since it was loaded."""
     module = pipeline.module
@@ -176,7 +189,10 @@ def _import_file(path: Path) -> ModuleType:
         early = EARLY.search(str(error))  # of the run: later
         mend = "Make UDFs and columns inside transform" if early else "Mend the file"
         said = " ".join(str(error).split())
-        raise ConfigError(f"{path} raised {type(error).__name__}: {said}. {mend}; the others are served") from error
+        line = "" if isinstance(error, SyntaxError) or not (at := find_place(error, module)) else f" ({at})"
+        raise ConfigError(
+            f"{path} raised {type(error).__name__}: {said}{line}. {mend}; the others are served"
+        ) from error
     return module
 
 

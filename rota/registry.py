@@ -6,13 +6,14 @@ Law: beside the implementations this is the only module that names them. A new s
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
-from rota.dataplane.ports import Home, Paced, Ports, Replays, Source
+from rota.dataplane.ports import Home, Job, Paced, Ports, Replays, Source
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.dataplane.rabbitmq.stream_source import StreamSource
@@ -36,6 +37,14 @@ SOURCES: Mapping[type, Callable[[Pipeline, Home], SparkSource]] = {
 }
 TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
 OWNERS: Mapping[type, Callable[[str, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
+
+# How a declaration reads a little, from the first offset: one file, or so many records, of each of so many partitions. A
+# source that is not here takes from others what it reads.
+NARROWED: Mapping[type, Callable[[Any, int, int], Any]] = {
+    Files: lambda of, _, __: replace(of, start="earliest", settle=0.0, max_files=1, after="keep"),
+    Kafka: lambda of, records, _: replace(of, start="earliest", max_records=records),
+    RabbitStreams: lambda of, records, partitions: replace(of, start=0, max_messages=records * partitions),
+}
 
 
 def open_source(pipeline: Pipeline) -> Source:
@@ -101,6 +110,36 @@ def open_ports(
 
     source = _open_source(pipeline, tables)
     return bind(source)
+
+
+def open_tryout(
+    pipeline: Pipeline, folder: str, records: int, partitions: int, connect: "Connect" = session.open_session
+) -> tuple[Ports, Job]:
+    """Open what tries a pipeline: everything it writes is below `folder`.
+
+    Args:
+        pipeline: the pipeline to try.
+        folder: where tables and index are instead of the pipeline's own.
+        records: how many records of a partition a batch takes, where an offset is a record; else a batch takes one file.
+        partitions: how many partitions are tried.
+        connect: see `open_ports`.
+
+    Returns:
+        The ports, and the same job without a limit for the ratio of bad records.
+
+    Raises:
+        ConfigError: what such a source gives, it gives once.
+    """
+    narrow = NARROWED.get(type(pipeline.source))
+    if narrow is None:
+        raise ConfigError(
+            f"{type(pipeline.source).__name__} cannot be tried: a message that is read is taken from its queue. Test the "
+            f"transform as docs/api.md shows"
+        )
+    source = narrow(pipeline.source, records, partitions)
+    little = replace(pipeline, source=source, table=replace(pipeline.table, path=folder))
+    ports = open_ports(little, pipeline.group, "try", connect)
+    return ports, replace(cast(SparkJob, ports.job), pipeline=replace(little, max_bad_ratio=1.0))
 
 
 def _choose(known: Mapping[type, T], declared: object) -> T:

@@ -179,5 +179,8 @@ def resolve_folder(text: str, environ: Mapping[str, str] = os.environ) -> Path:
 def local(path: str) -> str:
     """Returns `path` if it is no address: `s3://bucket` would silently be a folder named `s3:`. Raises ConfigError."""
     if found := SCHEME.match(path):
-        raise ConfigError(f"{path!r}: rota serves folders, not {found[1]}: addresses. Mount it, and give its path")
+        raise ConfigError(
+            f"{path!r} is an address of {found[1]}:, which rota does not read or write here. Give a folder, or "
+            f"an address that the declaration lists, such as s3://bucket/prefix"
+        )
     return path

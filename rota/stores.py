@@ -239,7 +239,7 @@ def _open_objects(location: str, _: Client) -> "ObjectStore":
     try:
         from obstore.store import from_url
     except ImportError:
-        raise ConfigError(f"{location} is in a bucket. Install what reads it: pip install 'rota[s3]'") from None
+        raise ConfigError(f"{location} is in a bucket. Install what reads it: pip install obstore") from None
     hide_credentials()
     kind = _find_kind(location)
     trusted = {"root_certificate": Path(bundle).read_bytes()} if (bundle := os.environ.get("AWS_CA_BUNDLE")) else {}

@@ -19,9 +19,10 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Workers": ("drain", "cordon", "uncordon"),
     "Partitions": ("pin", "pause", "resume", "retry", "skip", "replay"),
     "Repair and upkeep": ("repair", "adopt", "rename", "forget", "vacuum", "purge", "protect"),
-    "Try out": ("demo", "plan"),
+    "Try out": ("try", "demo", "plan"),
 }
 OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})
+MODULES = {**dict.fromkeys(OVERRIDES, "overrides"), "try": "tryout"}  # `try` is a word of Python's own
 SPARING = frozenset({"status", "why", "history"})  # do without pandas, unless a pipeline file imports it
 VERBS = tuple(verb for verbs in HEADINGS.values() for verb in verbs)
 LONGEST = max(map(len, VERBS))
@@ -37,7 +38,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         override = cmd_name in OVERRIDES
-        module = import_module(f"rota.cli.{'overrides' if override else cmd_name}")
+        module = import_module(f"rota.cli.{MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.make_command(cmd_name) if override else module.command
         return command
 

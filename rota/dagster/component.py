@@ -1,10 +1,26 @@
 """The same as `definitions`, declared in YAML: a component of Dagster's."""
 
+import os
+from typing import Any
+
 import dagster as dg
 
 from rota.dagster.location import definitions
 
 
+class PipelinesScaffolder(dg.Scaffolder[Any]):
+    """Begins a `PipelinesComponent` with `dg scaffold defs`, so that `dg check defs` passes at once."""
+
+    def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
+        """Write the YAML file, and make the folder that it names: `pipelines` beside `defs`, inside the package."""
+        above = request.target_path.parents
+        defs = next((path for path in above if path.name == "defs"), above[0])
+        folder = defs.parent / "pipelines"
+        folder.mkdir(exist_ok=True)
+        dg.scaffold_component(request, {"pipelines": os.path.relpath(folder, request.target_path)})
+
+
+@dg.scaffold_with(PipelinesScaffolder)
 class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
     """Serves every pipeline file of a folder. Credentials and addresses come from the environment (ROTA_*).
 

@@ -185,7 +185,7 @@ def test_a_scheme_that_is_not_served_is_refused_by_name(
     monkeypatch.chdir(tmp_path)
     for place, table in ((address, "table"), ("land", address)):
         with pytest.raises(
-            ConfigError, match=r"rota serves folders, not (s3a|hdfs|file|abfss): addresses|s3://bucket/prefix"
+            ConfigError, match=r"is an address of (s3a|hdfs|file|abfss):.* s3://bucket/prefix|s3://bucket/prefix"
         ):
             open_all(place, table)
     assert not list(tmp_path.iterdir())

@@ -151,7 +151,7 @@ def test_the_component_of_the_pages_serves_a_folder(
     (tmp_path / "shop" / "pyproject.toml").write_text(
         '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop"\n'
     )
-    pipelines = tmp_path / "shop" / "pipelines"
+    pipelines = tmp_path / "shop" / "shop" / "pipelines"
     pipelines.mkdir()
     (pipelines / "flights.py").write_text((ROOT / "pipelines" / "flights.py").read_text())
     monkeypatch.syspath_prepend(str(tmp_path / "shop"))

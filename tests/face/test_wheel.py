@@ -1,6 +1,7 @@
 """What is installed and what is shown: the wheel holds one package, the root is the user's own card."""
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -61,7 +62,7 @@ def test_somebody_elses_location_takes_the_wheel_and_keeps_what_is_its_own(insta
 
 
 def test_a_project_of_dg_scaffolds_the_component_and_checks_its_definitions(installed: Path, tmp_path: Path) -> None:
-    """The YAML of docs/dagster.md, but for the depth of its folder."""
+    """The YAML of docs/dagster.md. It had no attributes, with which `dg check defs` failed."""
     project = write_project(tmp_path, OF_DG)
     environ = plain_environment(installed, tmp_path / "home")
     environ["PYTHONPATH"] = os.pathsep.join((environ["PYTHONPATH"], str(project / "src")))
@@ -73,8 +74,9 @@ def test_a_project_of_dg_scaffolds_the_component_and_checks_its_definitions(inst
         return done.stdout
 
     dg("scaffold", "defs", "rota.dagster.PipelinesComponent", "flights")
-    yaml = project / "src" / "mine" / "defs" / "flights" / "defs.yaml"
-    assert yaml.read_text().startswith("type: rota.dagster.PipelinesComponent")
-    attributes = "attributes: {pipelines: ../../../../pipelines, key_prefix: staging}\n"
-    yaml.write_text(f"type: rota.dagster.PipelinesComponent\n{attributes}")
+    package = project / "src" / "mine"
+    yaml = package / "defs" / "flights" / "defs.yaml"
+    assert "attributes:\n  pipelines: ../../pipelines" in yaml.read_text()
+    shutil.copytree(project / "pipelines", package / "pipelines", dirs_exist_ok=True)
+    yaml.write_text(f"{yaml.read_text()}  key_prefix: staging\n")
     assert "All definitions loaded successfully" in dg("check", "defs")

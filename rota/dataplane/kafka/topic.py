@@ -52,7 +52,7 @@ class Topic:
         try:
             import confluent_kafka  # noqa: F401
         except ModuleNotFoundError:
-            raise ConfigError("Kafka needs the library confluent-kafka. Type: pip install 'rota[kafka]'") from None
+            raise ConfigError("Kafka needs the library confluent-kafka. Type: pip install confluent-kafka") from None
 
     @property
     def place(self) -> str:

@@ -272,7 +272,7 @@ def _import_pika() -> Any:
     try:
         import pika
     except ModuleNotFoundError:
-        raise ConfigError("RabbitMQ needs the library pika. Type: pip install 'rota[rabbitmq]'") from None
+        raise ConfigError("RabbitMQ needs the library pika. Type: pip install pika") from None
     return pika
 
 

@@ -61,6 +61,31 @@ def open_session(endpoint: str | None) -> "SparkSession":
     return spark
 
 
+@contextmanager
+def keep_session() -> "Iterator[Connect]":
+    """Give what opens one session for all jobs of a command; the session ends with the context, before its Spark does.
+
+    PySpark's own logs of a failed query, 20 kB of JSON each, are off: the command reports the failure in one line.
+    """
+    from pyspark.logger import PySparkLogger
+    from pyspark.sql import SparkSession
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+    opened: list[SparkSession] = []
+
+    def connect(endpoint: str | None) -> SparkSession:
+        if not opened:
+            opened.append(open_session(endpoint))
+        return opened[0]
+
+    try:
+        yield connect
+    finally:
+        for session in opened:
+            session.stop()
+
+
 def share_python(spark: "SparkSession") -> "SparkSession":
     """The active session from now on: a client like this one, which ends. Its Python functions run in the processes that all
     such sessions of a server share. Raises EnvironmentFailed.

@@ -1,0 +1,186 @@
+"""Read a little of a source through schema and transform, as a run does, into a folder that is deleted afterwards.
+
+Law: nothing is consumed, and nothing is written outside the ports' own folder. Source, job, writer and commit are those of
+a run, so a record that a tryout accepts is accepted by a run.
+"""
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rota.dataplane import footers
+from rota.dataplane.ports import FailedPartition, Holds, Job, Ports, WaitsAlone, WrittenFiles
+from rota.errors import DataError, TooManyBadRecords
+from rota.ledger.values import Batch, DataFile, Ranges, TableClaim
+from rota.record import OFFSET, PARTITION
+from rota.stores import open_files
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class TriedPartition:
+    """What became of one partition.
+
+    `rows` and `bad` count the records of the offsets [start, end); nothing was read if the two are equal. `error` is why a
+    run would park the partition; empty if it would not.
+    """
+
+    partition: str
+    start: int
+    end: int
+    rows: int = 0
+    bad: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tryout:
+    """What a tryout found. `columns`: name -> type, empty if no row was written. `rows` and `bad_records` are the first of
+    each partition; a bad record has `partition`, `offset`, `position`, `file`, `reason` and `raw`."""
+
+    columns: Mapping[str, str]
+    partitions: tuple[TriedPartition, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    bad_records: tuple[Mapping[str, Any], ...]
+
+    @property
+    def works(self) -> bool:
+        """Whether a run would park none of these partitions, and there was something to read."""
+        tried = [one for one in self.partitions if one.end > one.start or one.error]
+        return bool(tried) and not any(one.error for one in tried)
+
+
+def try_out(
+    ports: Ports, lenient: Job, partitions: Sequence[str], endpoint: str, schema: str | None, most: int
+) -> Tryout:
+    """Try the first batch of each partition.
+
+    Args:
+        ports: source, tables and job of the pipeline, over a folder of the tryout's own.
+        lenient: the same job, which refuses no ratio of bad records. It reads a partition again that `ports.job` refuses for
+            that ratio, so that its bad records are listed.
+        partitions: the ids to try.
+        endpoint: the Spark to use.
+        schema: the columns of the pipeline's own table, JSON; None if there is no table.
+        most: how many rows, and how many bad records, of each partition are returned.
+
+    Returns:
+        What each partition came to, with its first rows and bad records.
+
+    Raises:
+        EnvironmentFailed: the source or Spark does not answer.
+    """
+    try:
+        return _Trying(ports, lenient, endpoint, schema, most).run(tuple(partitions))
+    finally:
+        if isinstance(ports.source, Holds):
+            ports.source.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Trying:
+    ports: Ports
+    lenient: Job
+    endpoint: str
+    schema: str | None
+    most: int
+
+    def run(self, partitions: tuple[str, ...]) -> Tryout:
+        source = self.ports.source
+        ends = source.assign_offsets(partitions)
+        found = {p: TriedPartition(p, 0, 0, error=self._explain_unreadable(p)) for p in partitions if p not in ends}
+        starts = source.choose_starts(ends)
+        found |= {p: TriedPartition(p, starts[p], starts[p]) for p in ends}
+        jobs = source.plan_jobs(starts, ends)
+        last = {p: end for job in jobs for p, (_, end) in job.items()}
+        claim = self.ports.main.claim(dict.fromkeys(ends, 1), starts) if jobs else None
+        columns: dict[str, str] = {}
+        rows: list[Mapping[str, Any]] = []
+        bad: list[Mapping[str, Any]] = []
+        while jobs and claim:
+            refused: dict[str, tuple[int, int]] = {}
+            for piece in self._work(self.ports.job, jobs):
+                if isinstance(piece, FailedPartition):
+                    found[piece.partition] = replace(found[piece.partition], error=piece.error.what)
+                    continue
+                many = [p for p, why in piece.refused.items() if isinstance(why, TooManyBadRecords)]
+                refused |= {p: (piece.ranges[p][0], last[p]) for p in many}
+                found |= {p: replace(found[p], error=why.what) for p, why in piece.refused.items()}
+                found |= self._commit(piece, claim, found)
+                columns |= self._read_columns(piece.files)
+                rows += self._read_rows(piece.files)
+                bad += self._read_bad(piece.bad_files)
+            for piece in self._work(self.lenient, [refused]) if refused else ():
+                if isinstance(piece, WrittenFiles):
+                    bad += self._read_bad(piece.bad_files)
+                    found |= {p: replace(found[p], bad=n) for p, n in piece.bad.items()}
+            jobs = self._find_rest(jobs, found)
+            claim = self.ports.main.claim(dict.fromkeys(ends, 1), starts) if jobs else None
+        rows.sort(key=lambda row: (partitions.index(row[PARTITION]), row[OFFSET]))
+        bad.sort(key=lambda one: partitions.index(one["partition"]))
+        return Tryout(columns, tuple(found[p] for p in partitions), tuple(rows), tuple(bad))
+
+    def _explain_unreadable(self, partition: str) -> str:
+        source = self.ports.source
+        return (source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else "") or "it cannot be read"
+
+    def _work(self, job: Job, jobs: Sequence[Ranges]) -> Iterator[WrittenFiles | FailedPartition]:
+        return job.run(jobs, endpoint=self.endpoint, run_id="try", schema=self.schema)
+
+    def _commit(
+        self, piece: WrittenFiles, claim: TableClaim, found: Mapping[str, TriedPartition]
+    ) -> dict[str, TriedPartition]:
+        """Commits what was written into the tryout's own table, which refuses columns that no table of its kind has."""
+        kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
+        counts, error = piece.count_rows(), ""
+        files = tuple(f for f in piece.files if f.partition in kept)
+        rows = {p: counts[p] for p in kept}
+        try:
+            self.ports.main.commit(claim, Batch(uuid.uuid4().hex, "try", "", piece.attempt, 0, kept, files, rows))
+        except DataError as refused:
+            error = refused.what
+        return {
+            p: replace(
+                found[p], end=end, rows=found[p].rows + rows[p], bad=found[p].bad + piece.bad.get(p, 0), error=error
+            )
+            for p, (_, end) in kept.items()
+        }
+
+    def _find_rest(self, jobs: Iterable[Ranges], found: Mapping[str, TriedPartition]) -> tuple[Ranges, ...]:
+        """What a run leaves to the next one: the offsets behind those that it wrote before it met a record that fails."""
+        left = [
+            {p: (found[p].end, end) for p, (_, end) in job.items() if not found[p].error and found[p].end < end}
+            for job in jobs
+        ]
+        return tuple(one for one in left if one)
+
+    def _read_columns(self, files: Iterable[DataFile]) -> dict[str, str]:
+        return {
+            field.name: str(field.type)
+            for table in self._open(self.ports.main.location, list(files)[:1], 0)
+            for field in table.schema
+        }
+
+    def _read_rows(self, files: Iterable[DataFile]) -> list[Mapping[str, Any]]:
+        first = {file.partition: file for file in reversed([f for f in files if f.rows])}
+        tables = self._open(self.ports.main.location, first.values(), self.most)
+        return [row for table in tables for row in table.to_pylist()]
+
+    def _read_bad(self, files: Iterable[DataFile]) -> list[Mapping[str, Any]]:
+        names = (PARTITION, OFFSET, "_position", "_file", "_reason", "_raw")
+        tables = self._open(self.ports.quarantine.location, files, self.most)
+        return [{n.removeprefix("_"): row[n] for n in names} for table in tables for row in table.to_pylist()]
+
+    def _open(self, location: str, files: Iterable[DataFile], most: int) -> Iterator["pa.Table"]:
+        """The first rows of each file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        store = open_files(location)
+        for file in files:
+            with pq.ParquetFile(footers.resolve_path(file.path), filesystem=store) as opened:
+                batch = next(opened.iter_batches(batch_size=max(1, most)), None) if most else None
+                yield pa.Table.from_batches([batch] if batch else [], opened.schema_arrow)
