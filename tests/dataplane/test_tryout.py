@@ -66,7 +66,10 @@ CASES = {
     "wrong format": Case("2 of 2 records of p:a are bad", content="n,word\n1,x\n", bad=2),
     "no parquet": Case("a/1.json", source="format='parquet'"),
     "undeclared column": Case(
-        "CSV header", source="format='csv', options={'header': 'true'}", content="n,word,Filiale\n1,x,y\n", name="1.csv"
+        "the CSV header of a/1.csv has the undeclared column 'Filiale'",
+        source="format='csv', options={'header': 'true'}",
+        content="n,word,Filiale\n1,x,y\n",
+        name="1.csv",
     ),
 }
 

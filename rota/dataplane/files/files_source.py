@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import columns, names
-from rota.dataplane.files import added, fitting, listing, parquet, staging, text_lines, texts
+from rota.dataplane.files import added, fitting, headers, listing, parquet, staging, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
@@ -298,7 +298,7 @@ class FilesSource:
 
     def translate(self, text: str) -> str:
         """See `Translates.translate`: the landed file instead of our link to it."""
-        return staging.replace_links(text, self._find_path)
+        return headers.explain_misfit(staging.replace_links(text, self._find_path), self.landing, self.declared)
 
     def read_records(self, partition: str, offset: int) -> Iterator[str]:
         """See `HoldsSeveral.read_records`: the lines of the file."""
