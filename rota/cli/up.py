@@ -4,7 +4,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rota.local.stack import Stack
 
 
+BUCKET = "rota"  # of `--s3`
 EVERY = 30.0  # seconds between two looks at what needs a person: each writes the clock, so all watchers read again
 
 
@@ -37,10 +38,14 @@ EVERY = 30.0  # seconds between two looks at what needs a person: each writes th
     show_default=True,
     help="Land the demo's flights, so that there is something to consume.",
 )
-def command(workers: int, port: int, zookeeper_port: int | None, state: Path, land: bool) -> None:
+@click.option("--kafka", is_flag=True, help="Start a broker of Kafka as well, to try pipelines of topics.")
+@click.option("--s3", is_flag=True, help="Start a server of S3 as well, to try pipelines of a bucket.")
+def command(
+    workers: int, port: int, zookeeper_port: int | None, state: Path, land: bool, kafka: bool, s3: bool
+) -> None:
     """Start ZooKeeper, workers and Dagster on this machine.
 
-    Ctrl-C ends all of them.
+    Ctrl-C ends all of them. Topics and objects stay in the state folder, as tables do.
     """
     from rota.local import dagster_services
     from rota.local.code_server import CodeServer
@@ -52,6 +57,8 @@ def command(workers: int, port: int, zookeeper_port: int | None, state: Path, la
     with end_on_sigterm(), Stack(StateFolder(state), read_environment()) as stack, progress.show_spinner():
         hosts = stack.start_zookeeper(choose_port(zookeeper_port))
         progress.say(f"ZooKeeper is up at {hosts}")
+        for line in start_sources(stack, kafka, s3):
+            progress.say(line)
         for number in range(workers):
             stack.start_worker(f"w{number + 1}")
         if land:
@@ -62,8 +69,8 @@ def command(workers: int, port: int, zookeeper_port: int | None, state: Path, la
             stack.check()
             time.sleep(0.2)
         progress.say(f"Dagster's page is at {page.address}")
-        _print_next_steps(stack.env, page.address, stack.state.logs)
-        os.environ.update({**_list_variables(stack.env), "ROTA_DAGSTER": page.address})  # as the line above says
+        _print_next_steps(_list_variables(stack), page.address, stack.state.logs)
+        os.environ.update({**_list_variables(stack), "ROTA_DAGSTER": page.address})  # as the line above says
         Told(progress).start()
         restarts = Restarts(stack, dagster_services.NAMES, progress.say)
         code = CodeServer(lambda: stack.children[dagster_services.CODE].process.pid, page, progress.say)
@@ -162,9 +169,23 @@ class Told:
         return found
 
 
-def _list_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """What the commands need to find these processes."""
-    return {name: env[name] for name in ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")}
+def start_sources(stack: "Stack", kafka: bool, s3: bool) -> Iterator[str]:
+    """Start what pipelines can read beside folders, before the workers, which get its address. Gives a line for each, with a
+    source to copy. Raises ConfigError where one is not installed."""
+    if kafka:
+        broker = stack.start_kafka({"auto.create.topics.enable": "true"})
+        source = 'kafka("${KAFKA_SERVERS}", "orders", schema="id long, shop string")'
+        yield f"Kafka is up at {broker.servers}, and makes a topic with its first record. In a pipeline: {source}"
+    if s3:
+        server = stack.start_bucket(BUCKET)
+        source = f'files("s3://{BUCKET}/orders", format="json", schema="id long, shop string")'
+        yield f"S3 is up at {server.endpoint}; {server.data / BUCKET} is its bucket {BUCKET}. In a pipeline: {source}"
+
+
+def _list_variables(stack: "Stack") -> dict[str, str]:
+    """What the commands, and clients of the sources, need to find these processes."""
+    names = ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")
+    return {name: stack.env[name] for name in names} | stack.sources
 
 
 def _land_flights(folder: Path, progress: view.Progress) -> None:
@@ -181,9 +202,9 @@ def _land_flights(folder: Path, progress: view.Progress) -> None:
     progress.say(f"{len(landed.files)} files landed with {landed.rows:,} flights in {folder}")
 
 
-def _print_next_steps(env: dict[str, str], address: str, logs: Path) -> None:
+def _print_next_steps(variables: dict[str, str], address: str, logs: Path) -> None:
     """Prints what to type in another terminal."""
-    chosen = {**_list_variables(env), "ROTA_DAGSTER": address}
+    chosen = {**variables, "ROTA_DAGSTER": address}
     exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
     view.print_parts(
         "",

@@ -48,10 +48,14 @@ class BucketServer:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def make_bucket(self) -> str:
-        """The name of a new bucket. (The server takes a folder for one.)"""
-        name = f"b{uuid.uuid4().hex[:12]}"
-        (self.data / name).mkdir()
+    def make_bucket(self, name: str = "") -> str:
+        """Make a bucket, unless there is one of this name; without a name, a new one. (The server takes a folder for one.)
+
+        Returns:
+            The name of the bucket.
+        """
+        name = name or f"b{uuid.uuid4().hex[:12]}"
+        (self.data / name).mkdir(exist_ok=True)
         return name
 
     def open(self, location: str) -> "fs.FileSystem":
@@ -98,7 +102,7 @@ def serve_buckets(folder: Path, *more: str) -> Iterator[BucketServer]:
     port, data, log = free_port(), folder / "data", folder / "requests.log"
     root = ["--access", CREDENTIALS["AWS_ACCESS_KEY_ID"], "--secret", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]]
     command = [find_program(), "--port", f"127.0.0.1:{port}", *root, "--quiet", "--access-log", str(log), *more]
-    data.mkdir(parents=True)
+    data.mkdir(parents=True, exist_ok=True)  # of a stack that ran before
     server = Child(PROGRAM, [*command, "posix", str(data)], folder / "out", os.environ, signal.SIGTERM)
     try:
         until = time.monotonic() + ANSWERING

@@ -56,7 +56,7 @@ class KafkaBroker:
         folder.mkdir(parents=True, exist_ok=True)
         port, other = free_port(), free_port()
         self.servers, self.secured_servers = f"127.0.0.1:{port}", f"localhost:{other}"
-        self.cluster: str = first.cluster if first else urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.cluster: str = first.cluster if first else _read_cluster(folder) or _name_cluster()
         self.controller: str = first.controller if first else f"127.0.0.1:{free_port()}"
         plain = f"PLAINTEXT://{self.servers}" + (f",{secured}://{self.secured_servers}" if secured else "")
         settings = {
@@ -73,7 +73,7 @@ class KafkaBroker:
         self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster = f"--cluster-id={self.cluster}"  # one word: an id may begin with a dash
         said = subprocess.run(
-            [*_java(), "kafka.tools.StorageTool", "format", cluster, "-c", str(self.file), *formatted],
+            [*_java(), "kafka.tools.StorageTool", "format", "--ignore-formatted", cluster, "-c", str(self.file), *formatted],
             capture_output=True, text=True, timeout=STARTING, check=False,
         )  # fmt: skip
         if said.returncode:
@@ -123,6 +123,17 @@ class KafkaBroker:
     def stop(self) -> None:
         """Ends it."""
         self.process.end(5)
+
+
+def _name_cluster() -> str:
+    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _read_cluster(folder: Path) -> str:
+    """The id of the cluster whose data is in the folder; empty for a new folder."""
+    file = folder / "data" / "meta.properties"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), "")
 
 
 def _java() -> list[str]:

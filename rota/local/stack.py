@@ -91,6 +91,7 @@ class Stack(AbstractContextManager["Stack"]):
         }
         self.spark: tuple[str, ...] = SPARK_OPTIONS
         self.kafka: KafkaBroker | None = None
+        self.sources: dict[str, str] = {}  # what a client of a source that this stack started needs
         self.storage = self._use(store_on_disk(self.state))
         self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
@@ -118,14 +119,29 @@ class Stack(AbstractContextManager["Stack"]):
         self.server.start()
         return explain_exit(code)
 
-    def start_bucket(self) -> BucketServer:
-        """From now on landing folders and tables are in a bucket of the server that it starts and returns. Raises
-        ConfigError where what it takes is not installed."""
+    def start_bucket(self, beside: str = "") -> BucketServer:
+        """Start a server of S3, whose credentials every process of the stack gets.
+
+        Args:
+            beside: the name of its bucket, for pipelines that name the bucket themselves. Without a name, landing folders
+                and tables of the stack are in a new bucket from now on.
+
+        Returns:
+            The server.
+
+        Raises:
+            ConfigError: the server, or Spark's jars for buckets, are not installed.
+        """
         if not list_jars():
             raise ConfigError("Spark has no jars to read a bucket. Type: rota prepare --s3")
         server = self._open.enter_context(serve_buckets(self.state.bucket))
         self.env = {name: value for name, value in self.env.items() if not name.startswith("AWS_")}
-        self.storage = self._use(store_in_bucket(server))
+        storage = store_in_bucket(server, beside)
+        if beside:
+            self.sources |= storage.environ
+            self.env |= storage.environ
+        else:
+            self.storage = self._use(storage)
         return server
 
     def start_cluster(self) -> SparkCluster:
@@ -138,11 +154,12 @@ class Stack(AbstractContextManager["Stack"]):
         self.env["PYSPARK_PYTHON"] = str(cluster.write_python())
         return cluster
 
-    def start_kafka(self) -> KafkaBroker:
-        """Starts a broker of Kafka, at KAFKA_SERVERS, and returns it. Raises ConfigError where it is not installed."""
-        broker = KafkaBroker(self.state.root / "kafka")
+    def start_kafka(self, more: Mapping[str, str] | None = None) -> KafkaBroker:
+        """Start a broker of Kafka, at KAFKA_SERVERS, with `more` settings; its topics outlive the stack. Returns the broker.
+        Raises ConfigError where it is not installed."""
+        broker = KafkaBroker(self.state.root / "kafka", more)
         self._open.callback(broker.stop)
-        self.env["KAFKA_SERVERS"] = broker.servers
+        self.sources["KAFKA_SERVERS"] = self.env["KAFKA_SERVERS"] = broker.servers
         self.kafka = broker
         return broker
 

@@ -45,8 +45,8 @@ def store_on_disk(state: StateFolder) -> Storage:
     return Storage(str(state.landing.resolve()), str(state.tables.resolve()), open_folder)
 
 
-def store_in_bucket(server: BucketServer) -> Storage:
-    """Both in a new bucket."""
-    bucket = server.make_bucket()
+def store_in_bucket(server: BucketServer, name: str = "") -> Storage:
+    """Both in the bucket of this name; without a name, in a new one."""
+    bucket = server.make_bucket(name)
     plain = {"AWS_ALLOW_HTTP": "true"}  # rota sees it by the address; the authors' own delta-rs wants to be told
     return Storage(f"s3://{bucket}/landing", f"s3://{bucket}/tables", server.open, {**server.environ, **plain})
