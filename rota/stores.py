@@ -40,6 +40,12 @@ CONNECTING = 10.0  # seconds in which a store takes a connection
 SILENCE = 60.0  # seconds in which it sends another byte of an answer
 # Words of obstore 0.12 and of S3. Where one is another, an error is longer, or does not say that its bucket is not there.
 DETAILS, NO_BUCKET = "\n\nDebug source", "NoSuchBucket"
+# Without keys obstore asks the machine for those of its role. Not seen, a missing key is reported as that address.
+ROLE = "/latest/api/token"
+NO_CREDENTIALS = (
+    "this process has no AWS credentials. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY here, or export the line that "
+    "`rota up` prints"
+)
 REGION = "us-east-1"  # where no region is named: what a server other than AWS takes
 READ_BY_SPARK = ("s3",)  # of what files may land in: Spark needs jars to read each
 
@@ -224,6 +230,8 @@ def as_os_errors(what: str) -> Iterator[None]:
     except InvalidPathError:
         raise OddKey(errno.EINVAL, "it refuses a key", what) from None
     except BaseError as error:
+        if ROLE in str(error):
+            raise OSError(errno.EACCES, NO_CREDENTIALS, what) from None
         said = str(error).partition(DETAILS)[0].partition(" in ")
         raise OSError(errno.EIO, " ".join(f"{said[0]}: {said[2]}".split())[:300], what) from None
 
