@@ -36,11 +36,26 @@ ROWS = [{"n": n, "at": f"2026-01-01T00:00:{n:02}"} for n in range(50)]
 Train = Callable[[Path, str], None]  # with a scratch folder and the option that makes Java write the archive
 
 
-def prepare() -> tuple[Path, ...]:
-    """Makes the archives from which `EmbeddedZooKeeper` and `SparkServer` start, and returns them.
+def prepare(report: Callable[[str], None] = lambda _: None) -> tuple[Path, ...]:
+    """Make the archives from which `EmbeddedZooKeeper` and `SparkServer` start.
 
-    They take about 250 MB and 45 s. A running program keeps the archive with which it started. Raises EnvironmentFailed."""
-    return _make(embedded.ARCHIVE, _train_zookeeper), _make(spark_server.ARCHIVE, _train_spark)
+    They take about 250 MB and 45 s. A running program keeps the archive with which it started.
+
+    Args:
+        report: receives a line as each step begins.
+
+    Returns:
+        The archives.
+
+    Raises:
+        EnvironmentFailed: a program does not start, or the archives cannot be written.
+    """
+    made = []
+    for program, train in ((embedded.ARCHIVE, _train_zookeeper), (spark_server.ARCHIVE, _train_spark)):
+        report(f"{program}: starting it, giving it some work, and writing the archive of its classes as it ends")
+        made.append(_make(program, train))
+        report(f"{program}: {made[-1]} is written")
+    return tuple(made)
 
 
 def _make(program: str, train: Train) -> Path:

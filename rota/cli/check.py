@@ -260,7 +260,7 @@ def _probe_needs(tree: "GroupState") -> Iterator[Probe]:
 
     needs = [need for need in Looker(tree).look_until_sure().needs if need.person and need.cause not in PROBED]
     if not needs:
-        yield Probe(f"needs of {tree.group}", True, "nothing needs a person")
+        yield Probe(f"needs of {tree.group}", True, "none beside what the other lines name")
     for need in needs:
         yield Probe(f"{need.kind} {need.name}", False, need.why, need.step)
 

@@ -24,8 +24,9 @@ def command(for_s3: bool) -> None:
     from rota.prepare import prepare
 
     find_java()
-    with view.show_wait("starting a ZooKeeper and a Spark, and writing the archives of their classes: some 45 s"):
-        archives = prepare()
+    progress = view.Progress()
+    with progress.show_spinner():
+        archives = prepare(progress.say)
     for made in archives:
         size = made.stat().st_size / 1e6
         view.print_line(f"{made} ({size:.0f} MB): every {made.stem} of this installation starts from it")

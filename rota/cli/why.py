@@ -94,7 +94,7 @@ def _list_causes(seen: "Seen", partition: str, target: str | None) -> Iterator[s
     elif idle := sorted(w for w, state in states.items() if state != "active"):
         yield f"`rota uncordon {idle[0]}`, which takes nothing now"
     elif counts[target] > sum(counts.values()) // (len(counts) + 1):
-        yield f"One more worker: {target} holds {counts[target]}, and with {len(counts) + 1} it would hold fewer"
+        yield f"One more worker: {target} holds {counts[target]} partitions, and fewer with {len(counts) + 1} workers"
 
 
 def _print_answer(found: dict[str, Any]) -> None:
