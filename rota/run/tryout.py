@@ -149,13 +149,14 @@ class _Trying:
             for p, (_, end) in kept.items()
         }
 
-    def _find_rest(self, jobs: Iterable[Ranges], found: Mapping[str, TriedPartition]) -> tuple[Ranges, ...]:
+    def _find_rest(self, jobs: Sequence[Ranges], found: Mapping[str, TriedPartition]) -> tuple[Ranges, ...]:
         """What a run leaves to the next one: the offsets behind those that it wrote before it met a record that fails."""
         left = [
             {p: (found[p].end, end) for p, (_, end) in job.items() if not found[p].error and found[p].end < end}
             for job in jobs
         ]
-        return tuple(one for one in left if one)
+        rest = tuple(one for one in left if one)
+        return () if rest == tuple(jobs) else rest  # else a partition that no job returns would be tried for ever
 
     def _read_columns(self, files: Iterable[DataFile]) -> dict[str, str]:
         return {
