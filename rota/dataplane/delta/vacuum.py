@@ -21,9 +21,11 @@ from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
+from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from rota.errors import ConfigError
+from rota.errors import ConfigError, EnvironmentFailed
+from rota.ledger.delta_features import describe_error
 from rota.ledger.delta_log import LOG, DeltaLog
 from rota.ledger.packing import pack
 from rota.ledger.past import FOLDER
@@ -36,9 +38,22 @@ NEWEST, A_DAY = 2, 86_400.0  # checkpoints that stay; seconds, more than the lon
 
 
 def vacuum(location: str, retention: timedelta = LEAST, *, dry_run: bool = True) -> tuple[str, ...]:
-    """What it deleted, or would delete, below the `location` of a pipeline's tables. Raises ConfigError below seven days."""
+    """What it deleted, or would delete, below the `location` of a pipeline's tables.
+
+    Raises: ConfigError below seven days; EnvironmentFailed if a store fails, and then the rest is left.
+    """
     if retention < LEAST:
         raise ConfigError(f"A retention of {retention} is too short: a run may still be writing. Give 7 days or more")
+    try:
+        return tuple(sorted(_vacuum(location, retention, dry_run=dry_run)))
+    except (DeltaError, OSError) as error:
+        raise EnvironmentFailed(
+            f"{location} could not be vacuumed ({describe_error(error)}). No file of a version was deleted, and the next "
+            f"maintenance tries again"
+        ) from error
+
+
+def _vacuum(location: str, retention: timedelta, *, dry_run: bool) -> list[str]:
     hours = int(retention.total_seconds() // 3600)
     found: list[str] = []
     for name in TABLES:
@@ -54,7 +69,7 @@ def vacuum(location: str, retention: timedelta = LEAST, *, dry_run: bool = True)
         found.append(left)
         if not dry_run:
             _delete(location, left)
-    return tuple(sorted(found))
+    return found
 
 
 def shorten_logs(location: str) -> int:

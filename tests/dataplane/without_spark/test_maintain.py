@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from rota.dataplane.delta import vacuum
 from rota.dataplane.delta.tables import PipelineTables
@@ -146,3 +147,20 @@ def test_the_table_of_another_pipeline_is_left_alone(trickle: Trickle) -> None:
 def test_where_there_is_no_table_yet_there_is_nothing_to_do(tmp_path: Path) -> None:
     one = Trickle(tmp_path / "x")
     assert maintain(one.world.pipeline).failed == ()
+
+
+@pytest.mark.parametrize("error", [DeltaError("list response\nbody: cut"), OSError("reset")], ids=["delta-rs", "Arrow"])
+def test_a_store_that_fails_in_the_vacuum_fails_that_step_alone(
+    trickle: Trickle, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A bucket that cut a list halfway ended the maintenance with a traceback of delta-rs."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(DeltaTable, "vacuum", fail)
+    done = maintain(trickle.world.pipeline)
+    (said,) = done.failed
+    assert "could not be vacuumed" in said
+    assert "\n" not in said
+    assert done.main.after == 1
