@@ -34,7 +34,7 @@ class Memory:
     upto: int = -1  # newest version of the log that was read
     stale: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
-    since: Mapping[str, float] = field(default_factory=dict)  # see `needs.Memory`
+    since: Mapping[str, float] = field(default_factory=dict)  # see `rota.face.memory`
     behind: Mapping[str, tuple[float, int, int]] = field(default_factory=dict)
     seen: float | None = None  # when it looked, in server seconds
     at: float = 0.0  # when the look ended, on the clock of who looked, in seconds since 1970
@@ -63,6 +63,7 @@ def look(
     storage says, if it was asked. Raises RotaError."""
     from rota.face import needs
     from rota.face.health import make_seen, read_pipeline, read_records
+    from rota.face.memory import Memory as NeedsMemory
 
     facts, basis = read_records(tree, [pipeline.name])
     table, newest = read_table(tree, pipeline, basis.meta.id, facts.partitions, memory)
@@ -71,7 +72,7 @@ def look(
         memory = replace(memory, stale={}, gaps={})
     one = replace(one, stale={**memory.stale, **one.stale}, gaps={**memory.gaps, **one.gaps})
     seen = replace(make_seen(tree, facts, basis, [one]), dagster=dagster)
-    found, kept = needs.find_needs(seen, needs.Memory(memory.since, memory.behind, memory.seen))
+    found, kept = needs.find_needs(seen, NeedsMemory(memory.since, memory.behind, memory.seen))
     said = checks.evaluate_needs(found, pipeline, names, len(facts.partitions))
     due = min((need.due - seen.now for need in found if not need.person and need.due < float("inf")), default=None)
     return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind, kept.at, due=due)

@@ -14,7 +14,8 @@ from rota.cli import view
 from rota.cli.dagster_health import read_dagster
 from rota.cli.group import load_catalog
 from rota.errors import ConfigError, RotaError
-from rota.face.needs import Memory, Need, find_needs
+from rota.face.memory import Memory
+from rota.face.needs import Need, find_needs
 from rota.face.seen import DagsterSeen, Seen
 from rota.ids import pipeline_of
 from rota.local.page import DagsterPage
@@ -61,8 +62,13 @@ class Looker:
     _reader: object = None
     _asked: tuple[float, DagsterSeen] | None = None
 
-    def look(self) -> Looked:
-        """What is there now. Raises RotaError where the group itself cannot be read."""
+    def look(self, resume: bool = False) -> Looked:
+        """Return what is there now; with `resume`, needs are as old as the memory of the last command makes them.
+
+        Raises:
+            RotaError: the group itself cannot be read.
+        """
+        from rota.cli.last_look import read_memory
         from rota.face.health import HealthReader
 
         self._load()
@@ -72,21 +78,28 @@ class Looker:
         known = {pipeline_of(p) for p in read.facts.partitions}
         undeclared = () if self._declared is None else tuple(sorted(known - self._declared))
         seen = replace(read, refused=self._refused, undeclared=undeclared, dagster=self._ask_dagster(undeclared))
-        needs, self.memory = find_needs(seen, self.memory)
+        memory = read_memory(self.tree.meta().id, seen.now) if resume else self.memory
+        needs, self.memory = find_needs(seen, memory)
         return Looked(seen, needs, bad)
 
     def look_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Looked:
-        """The first look at which a need that is shown needs a person, or nothing is left of which that may soon be said. It
-        takes `HEALING` seconds at most: so long what heals itself may take."""
-        end = time.monotonic() + HEALING
+        """Look until a need that is shown needs an operator, or none can become one within `HEALING` seconds.
+
+        Begins with the memory of the last command and leaves its own: a need whose patience is longer than `HEALING` is
+        reported by a later command.
+        """
+        from rota.cli.last_look import write_memory
+
+        end, looked = time.monotonic() + HEALING, self.look(resume=True)
         while True:
-            looked = self.look()
+            write_memory(self.tree.meta().id, self.memory)
             mine = [need for need in looked.needs if shown(need)]
             left = end - time.monotonic()
             if any(n.person for n in mine) or not any(n.due - looked.seen.now <= left for n in mine):
                 return looked
             with view.show_wait(f"waiting whether it heals by itself: {mine[0].line}"):
                 time.sleep(PAUSE)
+            looked = self.look()
 
     def _load(self) -> None:
         """Loads the pipelines where a file changed since."""

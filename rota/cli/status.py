@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from rota.coordination import records
     from rota.coordination.group_state import GroupState
     from rota.core.values import Worker
+    from rota.face.needs import Need
 
 PAUSE = 1.0  # seconds between two looks of `--watch`
 MOST = 20  # needs that are told; --json has all
-NEED = ("kind", "name", "cause", "why", "step", "since", "person")
+NEED = ("kind", "name", "cause", "why", "step", "since", "person", "due", "which")
 COUNTED = ("lag", "quarantined")  # of a pipeline's partitions, summed up
 
 
@@ -143,7 +145,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         "epoch": facts.epoch,
         "sentence": epochs[-1].sentence if epochs else "",
         "paused": tree.overrides().paused,
-        "needs": [{**{name: getattr(need, name) for name in NEED}, "line": need.line} for need in looked.needs],
+        "needs": [_describe_need(need) for need in looked.needs],
         "workers": [
             {
                 "id": worker.id,
@@ -161,6 +163,12 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         "partitions": partitions,
         "unreadable": dict(tree.unreadable),
     }
+
+
+def _describe_need(need: "Need") -> dict[str, Any]:
+    """The need as JSON values. `due` is null if the need never needs an operator."""
+    due = need.due if isfinite(need.due) else None
+    return {**{name: getattr(need, name) for name in NEED}, "due": due, "line": need.line}
 
 
 def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, trouble: bool) -> dict[str, Any]:
@@ -253,19 +261,22 @@ def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
-    """What needs a person, over the whole width, then what heals by itself. Partitions with one cause share a line."""
-    from rota.face.needs import Need, join_needs
+    """What needs an operator, over the whole width, then what does not yet, then what is retried automatically."""
+    from rota.face.joined import join_needs
+    from rota.face.needs import Need
 
-    told = [Need(**{name: need[name] for name in NEED}, due=0.0) for need in needs]
-    persons = join_needs([need for need in told if need.person])
-    heals = join_needs([need for need in told if not need.person])
+    read = [Need(**{**{name: need[name] for name in NEED}, "due": need["due"] or inf}) for need in needs]
+    persons = join_needs([need for need in read if need.person])
+    later = join_needs([need for need in read if not need.person and need.due < inf])
+    heals = join_needs([need for need in read if not need.person and need.due == inf])
     parts: list[RenderableType] = [
         "",
-        Text("Needs a person:", "red") if persons else Text("Nothing needs a person.", "dim"),
+        Text("Needs an operator:", "red") if persons else Text("Nothing needs an operator.", "dim"),
     ]
     parts += [Text(line, "red") for line in persons[:MOST]]
     if len(persons) > MOST:
         parts.append(Text(f"and {len(persons) - MOST} more; --json has all", "red"))
-    if heals:
-        parts += ["", Text("Heals by itself:", "dim"), *(Text(line, "dim") for line in heals[:MOST])]
+    for title, lines in (("Needs an operator if it lasts:", later), ("Is retried automatically:", heals)):
+        if lines:
+            parts += ["", Text(title, "dim"), *(Text(line, "dim") for line in lines[:MOST])]
     return parts

@@ -12,8 +12,7 @@ Laws:
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from dataclasses import dataclass, replace
 from math import inf
 
 from rota.coordination.parking import is_waiting
@@ -22,6 +21,7 @@ from rota.core.constraints import matches
 from rota.core.reasons import explain_unplaceable
 from rota.core.values import Kind
 from rota.errors import ForeignTable, Unavailable, counted
+from rota.face.memory import FIRST, Lag, Memory
 from rota.face.seen import FailedRuns, PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
@@ -37,11 +37,7 @@ REFUSED = ("table", "restored")  # causes for which a table refuses runs
 REFUSED_RUNS = "refused"  # the state of runs that failed for one of these
 SHARED = (Unavailable.__name__,)  # kinds of errors of which many fail at a time, each in words of its own
 FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
-LONGEST = 180.0  # seconds between two looks; after more nobody looked, or ZooKeeper's clock was put forward
-UNSEEN = 30.0  # seconds that count of a longer pause
 KEPT = 1000  # times that a memory holds, the oldest first
-
-Lag = tuple[float, int, int]  # since when, lag then, offset then
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,23 +69,6 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """What a look leaves to the next: since when each need was seen, and the lag of partitions that do not keep up."""
-
-    since: Mapping[str, float] = field(default_factory=dict)
-    behind: Mapping[str, Lag] = field(default_factory=dict)
-    at: float | None = None  # when that look was; None: nobody knows
-
-    def shorten_pause(self, now: float) -> "Memory":
-        """The same at the next look, without what of the pause between both does not count."""
-        if self.at is None or (pause := now - self.at) <= LONGEST:
-            return self
-        late = pause - UNSEEN
-        behind = {p: (since + late, lag, offset) for p, (since, lag, offset) in self.behind.items()}
-        return Memory({key: since + late for key, since in self.since.items()}, behind)
-
-
-@dataclass(frozen=True, slots=True)
 class Finding:
     """A need before it is known since when. It needs a person once it has lasted `patience` seconds; None: it never does.
     `state` begins its time anew where it changes. `lasted`: seconds for which it is known to last. `which`: see `Need`."""
@@ -115,7 +94,7 @@ class Finding:
         return "|".join((self.kind, self.name, self.cause, self.state))
 
 
-def find_needs(seen: Seen, before: Memory = Memory()) -> tuple[tuple[Need, ...], Memory]:
+def find_needs(seen: Seen, before: Memory = FIRST) -> tuple[tuple[Need, ...], Memory]:
     """What is not well, those that need a person first, and what the next look has to know."""
     judged, before = judge(seen.facts), before.shorten_pause(seen.now)
     behind = _remember_behind(seen, judged, before.behind)
@@ -283,14 +262,16 @@ def find_of_partitions(seen: Seen) -> Iterator[Finding]:
 
 
 def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
+    which = park.error or park.reason
     step = park.step or f"mend what it says, then `rota retry {quote(p)}`"
     if park.retry_at is None or park.person or park.failures >= FAILURES:
         times = f" (failed {park.failures}x)" if park.failures > 1 else ""
         lasted = max(0.0, seen.now - park.since) if park.since else 0.0
         why = f"it is parked{times}: {park.reason}"
-        return Finding("partition", p, "parked", why, step, lasted=lasted, which=park.error or park.reason)
+        return Finding("partition", p, "parked", why, step, lasted=lasted, which=which)
     waits = "is tried again by itself" if is_waiting(park, seen.now) else "is to be tried again now"
-    return Finding("partition", p, "failed", f"it failed and {waits}: {park.reason}", park.step, patience=None)
+    why = f"it failed and {waits}: {park.reason}"
+    return Finding("partition", p, "failed", why, park.step, patience=None, which=which)
 
 
 def _explain_unowned(
@@ -406,19 +387,3 @@ def _find_behind(behind: Mapping[str, Lag], seen: Seen) -> Iterator[Finding]:
         else:
             why = f"it stands at {offset} with lag for {BEHIND / 60:.0f} minutes"
             yield Finding("partition", p, "still", why, "look at its runs", lasted=lasted)
-
-
-def join_needs(needs: Sequence[Need], most: int = 3) -> tuple[str, ...]:
-    """The needs as lines; partitions with one and the same sentence and cause share a line."""
-
-    def same(need: Need) -> tuple[str, ...]:
-        return (need.kind, need.cause, need.sentence.replace(quote(need.name), "..."), str(not need.person))
-
-    lines: list[str] = []
-    for (kind, *_), alike in groupby(sorted(needs, key=lambda n: (not n.person, same(n), n.name)), key=same):
-        of = list(alike)
-        if kind != "partition" or len(of) <= most:
-            lines += [one.line for one in of]
-        else:
-            lines.append(f"{of[0].line} (and {counted(len(of) - 1, 'more partition')}, such as {of[1].name})")
-    return tuple(lines)

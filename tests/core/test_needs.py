@@ -13,17 +13,18 @@ from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read, RunView
 from rota.core.values import Worker
+from rota.face import memory as face_memory
 from rota.face import needs
+from rota.face.joined import join_needs
+from rota.face.memory import UNSEEN, Memory
 from rota.face.needs import (
     BEHIND,
     FAILING,
     IDLE,
     OPEN,
     SETTLE,
-    Memory,
     Need,
     find_needs,
-    join_needs,
 )
 from rota.face.seen import DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen, count_failures
 from rota.ledger.values import Position
@@ -277,7 +278,7 @@ def test_a_need_begins_anew_once_it_was_away() -> None:
 def test_a_clock_that_is_put_forward_makes_no_need_older(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """ZooKeeper's: a partition that was without an owner for seconds had been so for an hour."""
     if not guarded:
-        monkeypatch.setattr(needs, "LONGEST", float("inf"))
+        monkeypatch.setattr(face_memory, "LONGEST", float("inf"))
     _, memory = find_needs(facts(**FREE))
     free = replace(facts(**FREE), now=4600.0)
     (need,), memory = find_needs(free, memory)
@@ -358,6 +359,37 @@ def test_many_partitions_with_one_cause_are_one_line() -> None:
     assert len(needs) == 50
     (line,) = join_needs(needs)
     assert "and 49 more" in line
+
+
+@pytest.mark.parametrize("error", ["TooManyBadRecords", ""], ids=["of one class", "of two reasons"])
+def test_parked_partitions_share_a_line_by_their_cause_not_by_the_files_they_name(error: str) -> None:
+    """Three partitions with one cause were twelve lines of `rota status`: each reason named a file of its own."""
+    parks = {p: Parked(reason=f"{p} has bad records", error=error, retry_at=None) for p in FACTS.partitions}
+    parked, _ = find_needs(
+        facts(parked={p: one.model_copy(update={"reason": f"x-{p[2:]}"}) for p, one in parks.items()})
+    )
+    assert len(join_needs(parked)) == (1 if error else 2)
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["watched", "between two commands"])
+def test_of_a_pause_between_two_commands_only_seconds_count(watched: bool) -> None:
+    """A need that lasts longer than a command waits grows older from one command to the next."""
+    graced = replace(facts(**GONE), grace=60.0, workers=ALONE)  # needs an operator after 105 s
+    (need,), memory = find_needs(graced)
+    ages = []
+    for now in (1100.0, 1200.0, 1300.0, 1400.0):
+        (need,), memory = find_needs(replace(graced, now=now), memory.shorten_pause(now, watched))
+        ages.append((now - need.since, need.person))
+    assert ages[0] == ((100.0, False) if watched else (UNSEEN, False))
+    assert ages[-1] == ((400.0, True) if watched else (4 * UNSEEN, True))
+
+
+def test_a_partition_that_stands_still_is_as_old_between_two_commands_as_it_was_seen() -> None:
+    hangs = replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:a": (5, 9)}),))
+    memory = Memory()
+    for now in range(1000, 1000 + int(BEHIND) + 1, 60):
+        found, memory = find_needs(replace(hangs, now=float(now)), memory.shorten_pause(now, watched=False))
+    assert [(one.cause, one.person) for one in found] == [("still", True)]
 
 
 @given(st.sampled_from(sorted(NEEDS)), st.lists(st.floats(0, 2000), max_size=6), st.floats(-500, 5000))
