@@ -265,7 +265,10 @@ def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
     from rota.face.joined import join_needs
     from rota.face.needs import Need
 
-    read = [Need(**{**{name: need[name] for name in NEED}, "due": need["due"] or inf}) for need in needs]
+    read = [
+        Need(**{**{name: need[name] for name in NEED}, "due": inf if need["due"] is None else need["due"]})
+        for need in needs
+    ]
     persons = join_needs([need for need in read if need.person])
     later = join_needs([need for need in read if not need.person and need.due < inf])
     heals = join_needs([need for need in read if not need.person and need.due == inf])

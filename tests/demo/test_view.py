@@ -61,7 +61,8 @@ def partition(number: int, needs: str) -> dict[str, object]:
 
 
 def need(kind: str, name: str, why: str) -> dict[str, object]:
-    return {"kind": kind, "name": name, "cause": "parked", "why": why, "step": "", "since": 0.0, "person": True}
+    said = {"kind": kind, "name": name, "cause": "parked", "why": why, "step": "", "which": ""}
+    return {**said, "since": 0.0, "person": True, "due": 0.0}
 
 
 def test_what_is_watched_fits_on_the_screen_and_begins_with_what_needs_a_person() -> None:
@@ -78,6 +79,25 @@ def test_what_is_watched_fits_on_the_screen_and_begins_with_what_needs_a_person(
     assert "group g: start one" in lines
     few = draw(draw_watched({**now, "workers": [], "partitions": many[:3]}, 30), 120)
     assert not any("more." in line for line in few)
+
+
+def test_a_need_that_may_come_is_listed_apart_from_what_is_retried() -> None:
+    """A landing folder that was gone was listed under "Heals by itself" until it needed an operator."""
+    now = {
+        "group": "g",
+        "epoch": 1,
+        "paused": False,
+        "sentence": "s",
+        "unreadable": {},
+        "workers": [],
+        "partitions": [],
+    }
+    later, never = ({**need("partition", f"p:{due}", "mend it"), "person": False, "due": due} for due in (9.0, None))
+    lines = draw(draw_watched({**now, "needs": [later, never]}, 30), 120)
+    begin = lines.index("Nothing needs an operator.")
+    assert [line for line in lines[begin + 1 :] if line] == [
+        "Needs an operator if it lasts:", "p:9.0: mend it", "Is retried automatically:", "p:None: mend it",
+    ]  # fmt: skip
 
 
 def test_of_two_waits_one_in_the_other_the_outer_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
