@@ -35,7 +35,7 @@ CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
     "none_left_out": ("left out",),
     "source_and_table_answer": ("source", "table", "room", "new"),
     "offsets_advance": ("restored",),
-    "keeps_up": ("idle", "still", "growing", "runs", "off", "fails"),
+    "keeps_up": ("idle", "withheld", "still", "growing", "runs", "off", "fails"),
 }
 
 
