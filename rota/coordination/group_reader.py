@@ -223,7 +223,8 @@ class GroupReader:
         for name in names:
             if (seen := reads.get(f"{self.paths.runs}/{name}")) is not None:
                 incarnation, run_id, session = parse_run(name)
-                views.append(RunView(name, run_id, session, incarnation, seen.record.partitions, seen.node.czxid))
+                node, partitions = seen.node, seen.record.partitions
+                views.append(RunView(name, run_id, session, incarnation, partitions, node.czxid, node.mtime / 1000))
         return tuple(views)
 
     def parked(self) -> dict[str, Read[Parked]]:

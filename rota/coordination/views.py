@@ -1,6 +1,7 @@
 """The results of reading the tree: records with the versions that a compare-and-set names."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Generic, TypeVar
 
 from rota.coordination.records import Live, Record, Slots
@@ -57,7 +58,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A consuming run that is alive. `name` is its node's."""
+    """A consuming run that is alive. `name` is its node's. `since`: when it was last written, in server seconds."""
 
     name: str
     run_id: str
@@ -65,6 +66,7 @@ class RunView:
     incarnation: str
     partitions: tuple[str, ...]
     czxid: int
+    since: float = inf
 
 
 def target_of(slots: Slots, head: int, version: int) -> Target | None:

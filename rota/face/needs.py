@@ -363,15 +363,21 @@ def _explain_restored(facts: Facts, p: str, at: Position) -> str:
 
 
 def _remember_behind(seen: Seen, judged: Eligibility, before: Mapping[str, Lag]) -> dict[str, Lag]:
-    """Partition with lag -> since when its lag has not fallen, with the lag and the offset of then. What is parked or has no
-    owner has a need of its own."""
+    """Partition with lag -> since when its lag has not fallen, with the lag and the offset of then.
+
+    A batch that began before the first look counts from its begin, or from the partition's last checkpoint. A partition
+    that is parked or has no owner has a need of its own.
+    """
     found: dict[str, Lag] = {}
+    batches = {p: run.since for run in seen.facts.runs for p in run.partitions}
     for one in seen.pipelines:
         for p, (at, end) in one.ends.items():
             if at < end and p not in seen.facts.parked and (p in judged.owners or p in judged.busy):
+                read = seen.facts.checkpoints.get(p)
+                begun = max(batches.get(p, seen.now), read.node.mtime / 1000 if read else 0.0)
                 since, lag, offset = before.get(p, (seen.now, end - at, at))
-                falls = at > offset and end - at <= lag
-                found[p] = (seen.now, end - at, at) if falls or since > seen.now else (since, lag, offset)
+                fresh = since > seen.now or (at > offset and end - at <= lag)
+                found[p] = (seen.now, end - at, at) if fresh else (min(since, begun), lag, offset)
     return found
 
 

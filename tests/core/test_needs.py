@@ -2,16 +2,13 @@
 
 import re
 from dataclasses import replace
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.coordination.records import Checkpoint, Live, Parked
-from rota.coordination.store import Node
-from rota.coordination.views import OwnView, Read, RunView
+from rota.coordination.records import Live, Parked
 from rota.core.values import Worker
 from rota.face import memory as face_memory
 from rota.face import needs
@@ -23,76 +20,32 @@ from rota.face.needs import (
     IDLE,
     OPEN,
     SETTLE,
-    Need,
     find_needs,
 )
-from rota.face.seen import DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen, count_failures
+from rota.face.seen import DagsterSeen, FailedRuns, Seen, SensorSeen
 from rota.ledger.values import Position
 from rota.run.eligibility import Facts
+from tests.core.seen_group import (
+    ALONE,
+    DRAINED,
+    FACTS,
+    FAILED,
+    FREE,
+    GONE,
+    RUN,
+    SENSORS,
+    W1,
+    W2,
+    WELL,
+    P,
+    commit_to,
+    dagster,
+    facts,
+    look,
+    pipeline,
+)
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
-W1, W2, OLD = "w1@0000000000000001", "w2@0000000000000002", "w9@0000000000000009"
-NODE = Node(b"", 0, 1, 1, 0)
-SENSORS = tuple(SensorSeen(name, quiet=5.0) for name in ("default__membership", "p__backlog", "p__checks"))
-
-
-def at(offset: int, table: str = "t", mzxid: int = 1) -> Read[Checkpoint]:
-    return Read(Checkpoint(offset=offset, token=7, run_id="r", table=table), Node(b"", 0, mzxid, mzxid, 0))
-
-
-FACTS = Facts(
-    partitions=("p:a", "p:b"),
-    owns={"p:a": OwnView(W1, 1, 7), "p:b": OwnView(W2, 1, 8)},
-    epoch=3,
-    targets={"w1": frozenset({"p:a"}), "w2": frozenset({"p:b"})},
-    lives={W1: Live(), W2: Live()},
-    runs=(),
-    parked={},
-    now=1000.0,
-    checkpoints={"p:a": at(5), "p:b": at(6)},
-    unreadable={},
-)
-WELL = Seen(
-    "default",
-    1000.0,
-    FACTS,
-    workers=(Worker("w1", W1), Worker("w2", W2)),
-    joined_under={"w1": "assigned", "w2": "assigned"},
-    pipelines=(
-        PipelineSeen("p", {"p:a": (5, 5), "p:b": (6, 6)}, {"p:a": Position(5, 7, "t"), "p:b": Position(6, 8, "t")}),
-    ),
-    dagster=DagsterSeen(sensors=SENSORS),
-)
-P = WELL.pipelines[0]
-
-
-def look(seen: Seen, *after: float) -> tuple[Need, ...]:
-    """The needs of the last of many looks at the same thing, a minute apart, and so many seconds after the first."""
-    needs, memory = find_needs(seen)
-    for seconds in sorted({*after, *range(60, int(max(after, default=0)), 60)}):
-        now = WELL.now + seconds
-        needs, memory = find_needs(replace(seen, now=now, facts=replace(seen.facts, now=now)), memory)
-    return needs
-
-
-def facts(**changes: object) -> Seen:
-    return replace(WELL, facts=replace(FACTS, **changes))  # type: ignore[arg-type]
-
-
-def pipeline(**changes: object) -> Seen:
-    return replace(WELL, pipelines=(replace(P, **changes),))  # type: ignore[arg-type]
-
-
-def dagster(**changes: object) -> Seen:
-    return replace(WELL, dagster=replace(WELL.dagster, **changes))  # type: ignore[type-var]
-
-
-RUN = RunView("n", "r", 1, W1, ("p:a",), 5)
-GONE = {"owns": {**FACTS.owns, "p:b": OwnView(OLD, 1, 8)}, "lives": {W1: Live()}}
-FREE = {"owns": {**FACTS.owns, "p:b": OwnView(None, 2, 8)}}
-ALONE = (Worker("w1", W1),)
-DRAINED = tuple(Worker(w.id, w.incarnation, state="draining") for w in WELL.workers)
-FAILED = Parked(reason="the disk is full", failures=1, since=990.0, retry_at=1010.0, offset=5)
 
 
 def test_a_park_is_told_from_others_by_its_reason_alone() -> None:
@@ -337,7 +290,9 @@ def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
     waits = pipeline(ends={"p:a": (5, 9), "p:b": (6, 6)})
     _, memory = find_needs(waits)
     moved = replace(
-        waits, now=1000.0 + IDLE, facts=replace(FACTS, checkpoints={**FACTS.checkpoints, "p:b": at(7, mzxid=9)})
+        waits,
+        now=1000.0 + IDLE,
+        facts=replace(FACTS, checkpoints={**FACTS.checkpoints, "p:b": commit_to(7, mzxid=9)}),
     )
     assert not [need for need in find_needs(moved, memory)[0] if need.person]
 
@@ -347,7 +302,9 @@ def test_lag_that_grows_is_told_and_calls_nobody() -> None:
     for seconds in range(0, int(BEHIND), 60):
         _, memory = find_needs(replace(pipeline(ends={"p:a": (5, 9)}), now=1000.0 + seconds), memory)
     grown = replace(pipeline(ends={"p:a": (6, 30)}), now=1000.0 + BEHIND)
-    grown = replace(grown, facts=replace(FACTS, runs=(RUN,), checkpoints={**FACTS.checkpoints, "p:a": at(6, mzxid=9)}))
+    grown = replace(
+        grown, facts=replace(FACTS, runs=(RUN,), checkpoints={**FACTS.checkpoints, "p:a": commit_to(6, mzxid=9)})
+    )
     (need,) = (one for one in find_needs(grown, memory)[0] if one.cause == "growing")
     assert (need.person, need.step) == (False, "add a worker")
 
@@ -412,45 +369,3 @@ def test_a_sensor_of_one_pipeline_is_that_pipelines_need() -> None:
         "off": ("pipeline", "q", "pipeline q: sensor q__backlog: it is turned off: turn it on, on Dagster's page"),
         "fails": ("pipeline", "q", "pipeline q: sensor q__checks: no folder"),
     }
-
-
-def commit_at(seconds: float) -> Read[Checkpoint]:
-    """A checkpoint that was written so many seconds before now."""
-    return replace(at(5), node=Node(b"", 0, 1, 1, int((WELL.now - seconds) * 1000)))
-
-
-def find_runs(*failed: FailedRuns, committed: float = 900.0) -> list[str]:
-    """The lines about failed runs, if the newest checkpoint of each worker is so many seconds old."""
-    seen = facts(checkpoints={"p:a": commit_at(committed), "p:b": commit_at(committed)})
-    needs = look(replace(seen, dagster=DagsterSeen(sensors=SENSORS, failed={"p": failed})))
-    return [need.line for need in needs if need.cause == "runs" and need.person]
-
-
-def test_a_commit_after_the_last_failure_ends_the_need() -> None:
-    """Three runs failed on a full disk. A run that continued for five minutes had committed for four of them."""
-    failed = FailedRuns(3, "the disk is full", ago=60.0, worker="w1")
-    assert find_runs(failed)
-    assert find_runs(failed, committed=61.0), "a failed run may have committed before it failed"
-    assert find_runs(failed, committed=59.0) == []
-    assert find_runs(replace(failed, worker="")), "a run whose worker is not known"
-    assert find_runs(replace(failed, worker=""), committed=59.0) == []
-
-
-def test_one_worker_whose_runs_fail_is_named() -> None:
-    """Its disk was read-only. Runs for the other worker succeeded, and no line named the cause."""
-    bad = FailedRuns(3, "Read-only file system", ago=60.0, worker="w2")
-    (line,) = find_runs(bad)
-    assert line.startswith("pipeline p: 3 of its runs for w2 failed in a row, and none for other workers: Read-only")
-    assert "`rota drain w2`" in line
-    (both,) = find_runs(bad, replace(bad, worker="w1", times=4))
-    assert both == "pipeline p: 4 of its runs failed in a row: Read-only file system"
-    assert find_runs(replace(bad, worker="w9")) == [], "it owns no partition any more"
-
-
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12))
-def test_failures_in_a_row_are_counted_for_each_worker(ended: list[tuple[str, bool]]) -> None:
-    found = count_failures(ended)
-    for worker in "abc":
-        mine = [(place, failed) for place, (of, failed) in enumerate(ended) if of == worker]
-        row = [place for place, _ in takewhile(lambda one: one[1], mine)]
-        assert found.get(worker) == ((row[0], len(row)) if row else None)

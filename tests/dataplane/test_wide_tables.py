@@ -97,8 +97,8 @@ def test_no_expression_is_nested_by_column(nested: bool, spark: SparkSession, mo
         *(F.lit("x").alias(f"c{n}") for n in range(many)),
     )
     if nested:
-        monkeypatch.setattr(writing, "_add", lambda terms: sum(terms[1:], terms[0]))
-    wide = writing._find_wide(frame, ())
+        monkeypatch.setattr(writing, "add_sizes", lambda terms: sum(terms[1:], terms[0]))
+    wide = writing.find_wide(frame, ())
     assert wide is not None
     read = frame.toDF(*(f"c{n}" for n in range(many + 2))).select(wide)
     if nested:

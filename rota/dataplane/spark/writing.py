@@ -91,7 +91,7 @@ def write(
         ONCE if shared else None,
         origins,
     )
-    wide = _find_wide(frame, without=(PARTITION,) if origins else ()) if counted else None
+    wide = find_wide(frame, without=(PARTITION,) if origins else ()) if counted else None
     counted_rows = {} if wide is None else COUNTED
     settings = {**counted_rows, **_limit_reader(len(frame.columns))}
     rows = _select(frame, origins is not None, bool(named), wide)
@@ -131,7 +131,7 @@ def number(*values: str | int) -> int:
     return made - (1 << 64) if made >> 63 else made
 
 
-def _find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
+def find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
     """Whether a row has more texts than its share, but for these columns; None where some may lie inside of other values, or
     the frame has more than `COUNTED_COLUMNS`."""
     from pyspark.sql import functions as F  # noqa: N812
@@ -143,13 +143,13 @@ def _find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
     if len(kinds) > COUNTED_COLUMNS or not all(isinstance(kinds[name], fixed) for name in kinds.keys() - texts):
         return None
     sizes = [F.coalesce(F.octet_length(name), F.lit(0)).cast("bigint") for name in texts]
-    return _add(sizes or [F.lit(0)]) > AT_ONCE // ROWS
+    return add_sizes(sizes or [F.lit(0)]) > AT_ONCE // ROWS
 
 
-def _add(terms: "list[Column]") -> "Column":
+def add_sizes(terms: "list[Column]") -> "Column":
     """The sum of the terms, by halves: Spark Connect refuses an expression that is nested 100 levels deep."""
     middle = len(terms) // 2
-    return _add(terms[:middle]) + _add(terms[middle:]) if middle else terms[0]
+    return add_sizes(terms[:middle]) + add_sizes(terms[middle:]) if middle else terms[0]
 
 
 def _select(frame: "DataFrame", numbered: bool, named: bool, wide: "Column | None") -> "DataFrame":
