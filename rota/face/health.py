@@ -2,7 +2,8 @@
 
 Laws:
 1. It only looks. Own records are read before live nodes: see `eligibility`.
-2. One source or table that cannot be read is told as that, and the others are read.
+2. A source or table that cannot be read, or does not answer within `ANSWER` seconds, is reported as that. The others are
+   read.
 3. What did not change is not read again: a table's log and positions are kept until its stamp is another.
 """
 
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from socket import gethostname
 
 from rota.coordination.group_reader import GroupReader
@@ -19,6 +21,7 @@ from rota.coordination.snapshot import Basis, read_basis
 from rota.dataplane.ports import LeavesOut, Withholds
 from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ForeignTable, RotaError
+from rota.face.answers import Questions
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import WAITING, worker_of
 from rota.ledger.ledger import Ledger
@@ -32,6 +35,7 @@ from rota.settings import Settings
 
 SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms
 PROBES = 16  # at a time
+ANSWER = 15.0  # seconds in which the source and the table of a pipeline answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +53,30 @@ class HealthReader:
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[object, TableSeen]] = {}
+        self._questions = Questions[tuple[PipelineSeen, tuple[LogEntry, ...]]]()
 
     def read(self, tree: GroupReader, pipelines: Sequence[Pipeline]) -> tuple[Seen, Mapping[str, int]]:
-        """What the whole group looks like, and partition -> its rows in the quarantine, of the newest commits. Raises
-        RotaError where the group itself cannot be read."""
+        """Reads the whole group, all pipelines at the same time.
+
+        Returns what was seen, and partition -> its rows in the quarantine, of the newest commits. Raises RotaError if the
+        group itself cannot be read.
+        """
         facts, basis = read_records(tree)
-        told: list[PipelineSeen] = []
+        questions = {one.name: partial(self._read_pipeline, tree, one, facts, basis) for one in pipelines}
+        answers = self._questions.gather(questions, ANSWER)
+        silent = f"its source or its table does not answer within {ANSWER:g} s. See whether its store runs"
         bad: Counter[str] = Counter()
-        for pipeline in pipelines:
-            table = self._read_table(tree, pipeline, basis)
-            for entry in table.past:
+        for _, past in answers.values():
+            for entry in past:
                 bad.update(entry.bad)
-            told.append(read_pipeline(tree, pipeline, facts, table))
-        return make_seen(tree, facts, basis, told), bad
+        seen = [answers[one][0] if one in answers else PipelineSeen(one, fault=silent) for one in questions]
+        return make_seen(tree, facts, basis, seen), bad
+
+    def _read_pipeline(
+        self, tree: GroupReader, pipeline: Pipeline, facts: Facts, basis: Basis
+    ) -> tuple[PipelineSeen, tuple[LogEntry, ...]]:
+        table = self._read_table(tree, pipeline, basis)
+        return read_pipeline(tree, pipeline, facts, table), table.past
 
     def _read_table(self, tree: GroupReader, pipeline: Pipeline, basis: Basis) -> TableSeen:
         try:
