@@ -46,7 +46,7 @@ NUMBER = (Column("n", Type("int")),)
 ONCE_FOUND = {
     "a Parquet file of no bytes ended the run, for ever": (
         "parquet",
-        (File("a", "0.parquet", b""), File("a", "1.parquet", two_rows())),
+        (File("a", "0.parquet", two_rows()), File("a", "1.parquet", b"")),
     ),
     "the second record of a list in quarantine had no line": (
         "json",

@@ -56,7 +56,7 @@ def test_a_users_function_works_on_a_server_started_elsewhere_and_poison_parks_i
     }
     (parked,) = (e for e in events if isinstance(e, ParkedPartition))
     assert parked.reason == (
-        "ValueError: no antidote in offset 0 (c/0.json). Mend the transform or the data, then: rota retry p:c"
+        "ValueError: no antidote (p.py, line 8) in offset 0 (c/0.json). Mend the transform or the data, then: rota retry p:c"
     )
     assert parked.failures == 1
     assert parked.retry_at is not None

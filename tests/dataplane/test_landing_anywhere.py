@@ -62,14 +62,14 @@ def test_a_bad_record_is_set_aside_with_its_file_and_line(format: str, landed: W
     assert (aside["_file"], aside["_position"], aside["_raw"], aside["_offset"]) == (f"a/1 ü.{format}", 4, "x", 1)
 
 
-def test_a_line_of_two_records_stops_its_partition_and_names_the_file(landed: World) -> None:
+def test_a_line_of_two_records_is_one_bad_record_and_names_the_file(landed: World) -> None:
     landed.give("a", "b")
     landed.rows("b", "0", 2)
     landed.land("a", "0", ['{"n": 0}', '{"n": 1}{"n": 2}'])
     events = landed.run("a", "b")
     (parked,) = (event for event in events if isinstance(event, ParkedPartition))
     assert parked.partition == "p:a"
-    assert "a/0.json (offset 0) has a line with something behind its first value" in parked.reason
+    assert "such as line 2 of a/0.json (offset 0), no JSON: Extra data" in parked.reason
     assert damage(landed.table / "main", {"p:b": {0: 2}}) == NO_DAMAGE
 
 

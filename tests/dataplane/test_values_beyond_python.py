@@ -1,4 +1,4 @@
-"""Values that Python has not: dates of the years 0 and 10000, text that is no UTF-8. They are written and read."""
+"""Values that Python lacks, such as dates of the years 0 and 10000, are written and read. Text that is not UTF-8 is not."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from rota.run.consume import CommittedBatch
+from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 from tests.dataplane.written import read_footers
@@ -31,7 +31,7 @@ pipeline = Pipeline(source=source(format="parquet", schema="{SCHEMA}"), table=de
 
 
 def test_values_that_python_has_not_are_written_and_read(world: World) -> None:
-    """Dates of the years 0 and 10000, text that is no UTF-8: their statistics are left out, for that file only."""
+    """The statistics of dates of the years 0 and 10000 are left out, for their file only. Text that is not UTF-8 parks."""
     world.write(OF_JSON)
     lines = {
         "plain": {"d": "2026-01-01", "s": "x"},
@@ -47,14 +47,16 @@ def test_values_that_python_has_not_are_written_and_read(world: World) -> None:
         world.land(key, "0", [json.dumps(record)])
     events = world.run(*lines)
     assert {e.rows for e in events if isinstance(e, CommittedBatch)} == {1}, events
-    assert len([e for e in events if isinstance(e, CommittedBatch)]) == len(lines)
+    (parked,) = (e for e in events if isinstance(e, ParkedPartition))
+    assert (parked.partition, "column s has a text that is not UTF-8" in parked.reason) == ("p:text", True)
+    assert len([e for e in events if isinstance(e, CommittedBatch)]) == len(lines) - 1
     table = DeltaTable(world.table / "main")
     found = QueryBuilder().register("t", table).execute("select count(*) n, count(distinct d) d from t").read_all()
-    assert [column[0].as_py() for column in found.columns] == [len(lines), 3]
+    assert [column[0].as_py() for column in found.columns] == [len(lines) - 1, 3]
     said = {r["min._partition"]: r for r in pa.table(table.get_add_actions(flatten=True)).to_pylist()}
     assert str(said["p:plain"]["min.d"]) == "2026-01-01"
-    assert said["p:far"]["min.d"] is said["p:old"]["min.d"] is said["p:text"]["min.s"] is None
-    assert said["p:text"]["min._offset"] == 0
+    assert said["p:far"]["min.d"] is said["p:old"]["min.d"] is None
+    assert said["p:far"]["min._offset"] == 0
 
 
 @pytest.mark.parametrize(
@@ -90,14 +92,17 @@ def test_parquet_with_values_that_python_has_not(world: World) -> None:
         "z": pa.array([-(2**62), 2**62, 0], pa.timestamp("us")),
         "b": pa.array([b"\xff", b"\x00", None], pa.binary()),
         "e": pa.array([10**27, -1, None], pa.decimal128(38, 10)),
-        "s": text,
+        "s": pa.array(["\0", "\U0010ffff", None]),
     }
     world.write(OF_PARQUET)
-    world.give("a")
-    (world.folder / "land/a").mkdir(parents=True)
-    pq.write_table(pa.table(columns), world.folder / "land/a/0.parquet")
-    (event,) = world.run("a")
-    assert isinstance(event, CommittedBatch), event
+    world.give("a", "b")
+    for key, more in {"a": {}, "b": {"s": text}}.items():
+        (world.folder / "land" / key).mkdir(parents=True)
+        pq.write_table(pa.table({**columns, **more}), world.folder / f"land/{key}/0.parquet")
+    events = world.run("a", "b")
+    (parked,) = (e for e in events if isinstance(e, ParkedPartition))
+    assert (parked.partition, "column s has a text that is not UTF-8" in parked.reason) == ("p:b", True)
+    (event,) = (e for e in events if isinstance(e, CommittedBatch))
     assert (event.rows, event.bad_rows) == (3, 0)
     (file,) = log(world.table / "main").files
     found = pq.ParquetFile(file).read(["d", "t", "z", "b", "e"])

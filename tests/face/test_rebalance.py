@@ -130,7 +130,7 @@ def test_a_restart_between_two_looks_moves_nothing_and_is_no_epoch(group: GroupI
     assert group.look().needed
     done = rebalance(group.tree, "r")
     assert (done.published, done.epoch) == (False, before.epoch)
-    assert done.sentence == "Epoch 1 stands: w2 restarted. Nothing moved. Imbalance 1.00."
+    assert done.sentence == "Epoch 1 is unchanged: w2 restarted. Nothing moved. Imbalance 1.00."
     assert not group.look().needed
 
 

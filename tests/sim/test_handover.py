@@ -41,14 +41,14 @@ CHUNK = 15
 RESTLESS = 0.2  # many hand-overs, for guards whose window is narrow
 
 
-@pytest.mark.parametrize("chunk", range(10))
+@pytest.mark.parametrize("chunk", range(5))
 def test_no_fault_between_any_two_steps_does_damage(chunk: int) -> None:
     counts: Counter[str] = Counter()
-    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+    for seed in range(2 * chunk * CHUNK, 2 * (chunk + 1) * CHUNK):
         world = HandOver(seed).play()
         assert not world.checker.found, world.repro()
         counts += world.counts
-    assert counts["faults"] > 100
+    assert counts["faults"] > 200
     assert counts["fenced"] > 0  # else it proved nothing
 
 

@@ -179,7 +179,7 @@ def test_nobody_who_answers_is_an_error_within_the_deadline(tmp_path: Path, monk
 def test_without_the_library_it_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     pipeline = Pipeline(kafka("h:1", "t", schema="n int"), delta(str(tmp_path / "t")), name="p")
-    with pytest.raises(ConfigError, match=r"confluent-kafka. Type: pip install 'rota\[kafka\]'"):
+    with pytest.raises(ConfigError, match=r"confluent-kafka. Type: pip install confluent-kafka"):
         open_source(pipeline)
 
 
