@@ -9,10 +9,12 @@ Laws:
 
 import json
 import re
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -171,6 +173,17 @@ def add_columns(handle: DeltaTable, protocol: Mapping[str, Any], columns: str) -
     if "timestampNtz" not in known and '"timestamp_ntz"' in columns:
         handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
     handle.alter.add_columns(list(Schema.from_json(columns).fields))
+
+
+def make_first_commit(schema: str, configuration: Mapping[str, str | None]) -> bytes:
+    """Return the commit that creates a table, by delta-rs in a scratch folder.
+
+    delta-rs 1.6.6 must not create it in place: if another process is first, its create goes in as version 1, and the table
+    gets another id.
+    """
+    with tempfile.TemporaryDirectory(prefix="rota-table-") as scratch:
+        DeltaTable.create(scratch, Schema.from_json(schema), configuration=dict(configuration))
+        return (Path(scratch) / "_delta_log" / f"{0:020}.json").read_bytes()
 
 
 def describe_handle(handle: DeltaTable) -> State:

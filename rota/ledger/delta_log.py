@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow import fs
 
@@ -181,19 +181,13 @@ class DeltaLog:
                 return None
 
     def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> DeltaVersion:
-        """The table, made by whoever is first. Raises EnvironmentFailed, ConfigError."""
+        """The table. Of processes that create it at once, the first wins. Raises EnvironmentFailed, ConfigError."""
         self._check_name()
         often = {"delta.checkpointInterval": str(OFTEN)} if is_url(self.location) else {}
         try:
-            DeltaTable.create(
-                self.location,
-                Schema.from_json(schema),
-                mode="ignore",
-                configuration={**often, **(settings or {})},
-                storage_options=choose_options(self.location),
-            )
-        except CommitFailedError:
-            pass  # somebody else was first
+            if not is_url(self.location):
+                os.makedirs(os.path.join(self.location, LOG), exist_ok=True)
+            self.put_commit(0, delta_features.make_first_commit(schema, {**often, **(settings or {})}))
         except (DeltaError, OSError) as error:
             raise EnvironmentFailed(
                 f"{self.location} cannot be made ({describe_error(error)}). Check the disk and its rights"
