@@ -233,5 +233,5 @@ def dagster_name(*parts: str) -> str:
 
 
 def split_dagster_name(name: str) -> tuple[str, ...]:
-    """The parts of a name that `dagster_name` made."""
+    """The parts of a name that `dagster_name` made of names in which no `_` comes before a `-`, a `.` or another `_`."""
     return tuple(re.sub(r"_(2d|2e|5f)", lambda m: chr(int(m[1], 16)), part) for part in name.split("__"))

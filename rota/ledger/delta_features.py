@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from glob import glob
 from itertools import chain
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -183,7 +183,9 @@ def make_first_commit(schema: str, configuration: Mapping[str, str | None]) -> b
     """
     with tempfile.TemporaryDirectory(prefix="rota-table-") as scratch:
         DeltaTable.create(scratch, Schema.from_json(schema), configuration=dict(configuration))
-        return (Path(scratch) / "_delta_log" / f"{0:020}.json").read_bytes()
+        (commit,) = glob(f"{scratch}/*/*.json")
+        with open(commit, "rb") as file:
+            return file.read()
 
 
 def describe_handle(handle: DeltaTable) -> State:

@@ -136,6 +136,8 @@ def test_the_names_of_dagster() -> None:
     assert ids.dagster_name("eu-west", "membership") == "eu_2dwest__membership"
 
 
-@given(st.lists(st.from_regex(r"[a-z0-9](?:[a-z0-9.-]|_(?!_)){0,8}[a-z0-9]", fullmatch=True), min_size=1, max_size=3))
+@given(
+    st.lists(st.from_regex(r"[a-z0-9](?:[a-z0-9.-]|_(?![_.-])){0,8}[a-z0-9]", fullmatch=True), min_size=1, max_size=3)
+)
 def test_a_name_of_dagster_gives_its_parts_back(parts: list[str]) -> None:
     assert list(ids.split_dagster_name(ids.dagster_name(*parts))) == parts

@@ -2,7 +2,7 @@
 
 Law: a column of text holds a number, an object or a list as it is written: `1.10`, `{"a" : 1}`. Spark's reader copies the
 bytes; `from_json` makes a number of them (1.1) and text of that. So the text of such a value is cut out of the record by a
-regular expression. Where that does not match (a name with escapes, values deeper than `DEEPEST`), the value of `from_json`
+regular expression. Where that does not match (values deeper than `DEEPEST`), the value of `from_json`
 stays.
 
 Law: of a name that a map has twice, the last value holds. Spark keeps both, and other readers refuse such a table.
@@ -120,10 +120,17 @@ def _cut(text: "Column", name: str) -> "Column":
     """How the last value of this name is written in the text of an object; empty where it is not found."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    mark = re.sub(r"[^\w]", lambda one: f"\\u{ord(one[0]):04x}", json.dumps(name, ensure_ascii=False))
+    mark = f'"{"".join(map(_match, name))}"'
     other = rf"(?!{mark}\s*+:){STRING}\s*+:\s*+{VALUE}"
     found = F.regexp_extract_all(text, F.lit(rf"\G\s*+[{{,]\s*+(?:{other}|{mark}\s*+:\s*+({VALUE}))\s*+"), F.lit(1))
     return F.coalesce(F.try_element_at(F.filter(found, lambda one: one != ""), F.lit(-1)), F.lit(""))
+
+
+def _match(character: str) -> str:
+    """A regular expression for a character of a name in JSON, as it is or as an escape of its UTF-16 units."""
+    as_it_is = "".join(rf"\x{{{ord(one):x}}}" for one in json.dumps(character, ensure_ascii=False)[1:-1])
+    escaped = re.sub("(.{4})", r"\\\\u(?i:\1)", character.encode("utf-16-be", "surrogatepass").hex())
+    return f"(?:{as_it_is}|{escaped})"
 
 
 def _rebuild(value: "Column", fields: "Iterable[tuple[str, Column]]") -> "Column":
