@@ -109,12 +109,12 @@ def read_footer(file: LandedBytes) -> Footer | None:
         with file.open("rb") as raw:
             if not raw.seek(0, SEEK_END):
                 return Footer(0, Node("", "struct"), "has no bytes, which is no Parquet. Write the file again")
-            told, whole = _open(raw)
-            held = sum(told.row_group(n).num_rows for n in range(told.num_row_groups))
-            if held != told.num_rows:
-                why = f"states {told.num_rows} rows in its footer, and its row groups have {held}. Write the file again"
+            metadata, whole = _open(raw)
+            held = sum(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
+            if held != metadata.num_rows:
+                why = f"states {metadata.num_rows} rows in its footer, and its row groups have {held}. Write the file again"
                 return Footer(0, Node("", "struct"), why)
-            return Footer(told.num_rows, whole)
+            return Footer(metadata.num_rows, whole)
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:
             return None
@@ -245,11 +245,11 @@ def _open(raw: BinaryIO) -> tuple[Any, Node]:
             raise
     end = raw.seek(-8, SEEK_END)
     raw.seek(end - int.from_bytes(raw.read(4), "little"))
-    told = _reconstruct_filemetadata(pa.py_buffer(raw.read(end - raw.tell())))
+    metadata = _reconstruct_filemetadata(pa.py_buffer(raw.read(end - raw.tell())))
     nested = Node("a nested column of a file whose map keys are marked optional", "nested")
-    leaves = map(told.schema.column, range(len(told.schema)))
+    leaves = map(metadata.schema.column, range(len(metadata.schema)))
     parts = {leaf.path.partition(".")[0]: nested if leaf.path != leaf.name else _read_leaf("", leaf) for leaf in leaves}
-    return told, Node("", "struct", tuple(parts.items()))
+    return metadata, Node("", "struct", tuple(parts.items()))
 
 
 def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
