@@ -1,11 +1,12 @@
 """Name the columns for which Spark refuses the header of a CSV file: Spark itself only counts them."""
 
-import csv
 import re
 
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import Landing
 from rota.dataplane.files.texts import read_lines
+from rota.dataplane.formats.decoding import split_fields
+from rota.dataplane.formats.quoting import Dialect
 from rota.errors import shown
 from rota.pipeline import Files, name_columns
 
@@ -28,12 +29,10 @@ def explain_misfit(text: str, landing: Landing, declared: Files) -> str:
     if not (found := MISFIT.search(text)):
         return text
     path = found[1].rpartition(f"{landing.place.partition('://')[2] or landing.place}/")[2]
-    options = {name.lower(): value for name, value in declared.options.items()}
-    separator = options.get("sep", options.get("delimiter", ","))
-    line = next(read_lines(landing.find(LandedFile(path, 0, 0))), "")
-    if len(separator) != 1 or not line:
+    if not (line := next(read_lines(landing.find(LandedFile(path, 0, 0))), "")):
         return text
-    header = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
+    dialect = Dialect.of(declared.options)
+    header = [name.strip() for name in split_fields(line, dialect.sep, dialect.quote, dialect.escape)]
     names = name_columns(declared.schema)
     more = [name for name in header if name.lower() not in {one.lower() for one in names}]
     less = [name for name in names if name.lower() not in {one.lower() for one in header}]

@@ -1,11 +1,11 @@
-"""How a task of Spark makes text of bytes. It runs where Spark's workers do and is sent there as code: it needs pyarrow
-there, and nothing of rota.
+"""Decode bytes in a Spark task, and check the headers of CSV files. The module is sent to Spark's workers as code: it needs
+pyarrow there, and nothing of rota.
 
-Law: a value whose bytes are not in the encoding has no text; nothing is replaced in it. The header of a file is the first of
-its lines, wherever Spark cut the file.
+Invariant: a value whose bytes are not in the encoding has no text; no character is replaced. The header of a file is its
+first line, wherever Spark splits the file.
 """
 
-import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -15,7 +15,10 @@ Batches = Iterable[pa.RecordBatch]
 
 
 def make_decoder(encoding: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` runs: it adds the text of the first column, which is null where that is not in the encoding."""
+    """Return the function for `mapInArrow` that adds the text of the first column.
+
+    The text is null for bytes that are not in the encoding.
+    """
 
     def read(value: bytes | None) -> str | None:
         try:
@@ -31,22 +34,42 @@ def make_decoder(encoding: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]
     return decode
 
 
+def split_fields(line: str, sep: str, quote: str, escape: str) -> list[str]:
+    """Return the fields of a CSV line as Spark's parser reads them.
+
+    An escape counts only inside quotes, before a quote or another escape; anywhere else it is a character. An empty `quote`
+    means that no field is quoted. The csv module drops an escape before any character, so it is not used.
+    """
+    end, mark, skip = map(re.escape, (sep, quote, escape))
+    inside = f"(?:[^{mark}]|{mark}{mark})*" if escape == quote else f"(?:[^{mark}{skip}]|{skip}.)*"
+    quoted = f"{mark}({inside}){mark}(?={end}|$)" if quote else "(?!)()"
+    field = re.compile(f"{quoted}|((?:(?!{end}).)*)", re.DOTALL)
+    fields, at = list[str](), 0
+    while found := field.match(line, at):
+        text, bare = found.groups()
+        fields.append(bare if text is None else re.sub(f"{skip}([{mark}{skip}])", r"\1", text))
+        if not line.startswith(sep, found.end()):
+            break
+        at = found.end() + len(sep)
+    return fields
+
+
 def make_header_reader(
     names: Sequence[str], sep: str, quote: str, escape: str, encoding: str
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` runs: it drops the header of each file, and raises ValueError if it has not these names.
+    """Return the function for `mapInArrow` that drops the header of each file.
 
-    The columns are the line, the partition, the offset, and whether the line is of the beginning of its file."""
+    Args:
+        names: the declared columns, in order.
+        sep, quote, escape: the dialect; `quote` may be empty.
+        encoding: a name that Python knows.
 
-    def split(line: str) -> list[str]:
-        if len(sep) > 1:
-            return [one.strip(quote or None) for one in line.split(sep)]
-        how = {"delimiter": sep, "quotechar": quote} if quote else {"delimiter": sep, "quoting": csv.QUOTE_NONE}
-        escapes = {"escapechar": escape, "doublequote": False} if quote and escape != quote else {}
-        return next(csv.reader([line], **how, **escapes), [])  # type: ignore[arg-type]
+    The function takes the line, the partition, the offset, and whether the line is of the beginning of its file. It raises
+    ValueError if a header does not have these names.
+    """
 
     def check(line: bytes) -> None:
-        found = split(line.decode(encoding, "replace").removeprefix("\ufeff"))
+        found = split_fields(line.decode(encoding, "replace").rstrip("\r\n").removeprefix("\ufeff"), sep, quote, escape)
         if [one.lower() for one in found] != [one.lower() for one in names]:
             raise ValueError(f"CSV header does not conform to the schema. Expected: {list(names)} but found: {found}")
 

@@ -12,6 +12,7 @@ from rota.dataplane.kafka import reading
 from rota.dataplane.kafka.topic import Topic
 from tests.dataplane.kafka.broker import Broker
 from tests.dataplane.kafka.raw_records import send
+from tests.waiting import wait_until
 
 NAMES = {  # header name -> what a reader makes of it; None: not UTF-8. The library cuts a name at a NUL
     b"": "", b"a": "a", "für €😀".encode(): "für €😀", b"nul\0": "nul",
@@ -161,9 +162,14 @@ def test_aborted_records_are_passed_at_any_speed_and_no_further_than_asked(
     assert read(broker, topic, 0, 100, client=slow) == []
     assert max(reached) < count / 2, "the reader stops soon behind its range"
     assert [row["_offset"] for row in read(broker, topic, 50, count + 6, client=slow)] == [*range(count + 1, count + 6)]
-    means, behind = Topic(topic, {"bootstrap.servers": broker.servers, **slow}).weigh({0: 50})
-    assert not means
-    assert 100 < behind[0] <= count + 1, "a batch is planned over what is empty"
+    looked = Topic(topic, {"bootstrap.servers": broker.servers, **slow})
+
+    def find_behind() -> int:  # one look lasts a second: a busy machine may see nothing in it
+        means, behind = looked.weigh({0: 50})
+        assert not means
+        return behind[0] if behind[0] > 100 else 0
+
+    assert wait_until(find_behind) <= count + 1, "the empty stretch is not part of a batch"
     monkeypatch.setattr(reading, "STATISTICS_MS", 0)
     with pytest.raises(ConnectionError, match="Kafka gave nothing of p:0"):
         read(broker, topic, 0, count + 6, client=slow)

@@ -1,11 +1,16 @@
 """What the error about a CSV header names, for each way in which header and schema differ."""
 
+import csv
+import io
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.headers import explain_misfit
+from rota.dataplane.formats.decoding import split_fields
 from rota.pipeline import Files
 
 SPARKS = (
@@ -40,3 +45,24 @@ def test_what_cannot_be_read_stays_as_spark_says_it(tmp_path: Path) -> None:
     landing = DiskLanding(tmp_path, tmp_path / "stage")
     for text in (SPARKS.format(3, "a/gone.csv"), "ValueError: another error", ""):
         assert explain_misfit(text, landing, declared) == text
+
+
+@given(st.lists(st.text('ab",é \\'), min_size=1, max_size=5))
+def test_a_header_is_split_as_the_csv_module_writes_it(names: list[str]) -> None:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(names)
+    assert split_fields(line.getvalue(), ",", '"', '"') == names
+
+
+@pytest.mark.parametrize(
+    ("line", "dialect", "names"),
+    [
+        ("a,b\\7", (",", '"', "\\"), ["a", "b\\7"]),  # Spark keeps an escape before any other character
+        ('"a\\"b","c\\d","e\\\\",', (",", '"', "\\"), ['a"b', "c\\d", "e\\", ""]),
+        ('a||b||"c||d"', ("||", '"', '"'), ["a", "b", "c||d"]),
+        ('"a"b,c', (",", "", '"'), ['"a"b', "c"]),
+        ("", (",", '"', '"'), [""]),
+    ],
+)
+def test_a_header_is_split_in_each_dialect(line: str, dialect: tuple[str, str, str], names: list[str]) -> None:
+    assert split_fields(line, *dialect) == names
