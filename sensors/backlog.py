@@ -75,9 +75,9 @@ class Looks:
         """Whether anything may be due that was not when the runs were read last."""
         if self.asked is None or (self.busy and time.monotonic() - self.asked >= FRESH):
             return True
-        live = self.watcher.live
+        live = self.watcher.lives.keys()
         if live != self.live or live <= self.busy:
-            return live != self.live  # whoever has a run looks for itself, twice a second
+            return live != self.live  # an incarnation that has a run looks for itself, twice a second
         return any(one.incarnation not in self.busy for one in self.watcher.find_work())
 
     def _find_launches(self) -> Iterator[dg.RunRequest]:
@@ -85,22 +85,19 @@ class Looks:
 
         A run has no run_key: Dagster never launches a key again, even if its run failed.
         """
-        from rota.registry import open_source
-        from rota.run.work import find_work, foresee
-
         if not self.tree.exists():  # the membership sensor founds the group
             return
         self.asked = time.monotonic()
         open_runs = self.mine.list_unfinished(self.tree)
-        # Read after the runs: a new worker is not taken for gone.
-        self.live = frozenset(one.incarnation for one in self.tree.live())
+        self.watcher.look()  # after the runs were read: a new worker is not taken for gone
+        self.live = frozenset(self.watcher.lives)
         for run in open_runs:
             if (whose := run.tags.get(INCARNATION)) and whose not in self.live:
                 self.mine.cancel(run)
         self.busy = self.live.intersection(run.tags.get(INCARNATION, "") for run in open_runs)
         if self.live <= self.busy:
             return
-        for work in find_work(self.tree, self.pipeline, foresee(open_source(self.pipeline))):
+        for work in self.watcher.find_work():
             if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
                 yield make_run_request(self.pipeline, self.names, work, self.tree.head().record.epoch)
 

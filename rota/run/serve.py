@@ -25,7 +25,7 @@ from rota.dataplane.ports import Paced, Ports, Rests, Source
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
 from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
-from rota.run.work import find_work
+from rota.run.work import WorkWatcher
 
 PAUSE = 0.5  # seconds from a look, or from a commit that came of it, to the next look
 RELAXED = 1 / 8  # of the time since something came: a look that is paid for waits so long, up to the source's own pause
@@ -68,6 +68,7 @@ def serve(
     began = came = since = ports.clock()
     work, pause, least = tuple(partitions), PAUSE, 0.0
     parked = newly = committed = False
+    watcher = WorkWatcher(tree, pipeline, ports.source, incarnation)
     while True:
         if work:
             left = max(0.0, began + terms.max_run - ports.clock())
@@ -85,8 +86,9 @@ def serve(
         now = ports.clock()
         wait(max(0.0, since + least - now, _find_rest(ports.source, since + pause - now)))
         looked = ports.clock()
-        found = find_work(tree, pipeline, ports.source, incarnation)
-        if reason := find_reason() or _find_leave(tree, incarnation):  # asked after the look: what it found is left
+        watcher.look()
+        found = watcher.find_work()
+        if reason := find_reason() or _find_leave(watcher.lives.get(incarnation), incarnation):
             yield RunEnd(reason)
             return
         work = tuple(found[0].lags) if found else ()
@@ -113,10 +115,8 @@ def _find_end(began: float, came: float, now: float, terms: Terms, newly: bool) 
     return f"it served for {terms.max_run:g} s" if now - began >= terms.max_run else ""
 
 
-def _find_leave(tree: GroupState, incarnation: str) -> str:
-    """Whether the worker is on its way out; empty where it stays."""
-    path = tree.paths.live(incarnation)
-    seen = tree.read_many([path], Live).get(path)
-    if seen is None:
+def _find_leave(live: Live | None, incarnation: str) -> str:
+    """Return why the worker that announces `live` takes no more work; empty if it does."""
+    if live is None:
         return f"{incarnation} is gone, or what it announces cannot be read"
-    return f"{worker_of(incarnation)} leaves" if seen.record.leaving else ""
+    return f"{worker_of(incarnation)} leaves" if live.leaving else ""

@@ -11,7 +11,7 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.membership import portions
 from rota.coordination.parking import explain_unreadable
 from rota.coordination.readings import Readings
-from rota.coordination.records import Checkpoint
+from rota.coordination.records import Checkpoint, Live
 from rota.coordination.views import Read
 from rota.dataplane.ports import Rests, Source
 from rota.errors import RotaError
@@ -79,32 +79,47 @@ def find_work(
     tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None
 ) -> tuple[Work, ...]:
     """What each live incarnation, or the one that is named, could consume now: see `measure_work`."""
+    return measure_work(_read_facts(tree, pipeline, incarnation), source, incarnation)
+
+
+def _read_facts(tree: GroupReader, pipeline: Pipeline, incarnation: str | None) -> Facts:
     asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
-    return measure_work(read_facts(tree, asked, incarnation), source, incarnation)
+    return read_facts(tree, asked, incarnation)
 
 
 class WorkWatcher:
-    """Looks for the work of a pipeline again and again. Law: it finds what `find_work` would in the source that is foreseen.
-    Of ZooKeeper it reads again what may have changed: nothing, while the store's stamp is the same."""
+    """Looks for the work of a pipeline again and again, for the sensor and for a run.
 
-    def __init__(self, tree: GroupReader, pipeline: Pipeline) -> None:
-        self.tree, self.pipeline = tree, pipeline
-        self.live = frozenset[str]()  # the incarnations at the last look; nobody where there is no such group
+    Invariant: `find_work` returns what the function `find_work` would return. A look reads ZooKeeper again only if its stamp
+    changed. It asks the source each time.
+
+    Args:
+        tree: the group.
+        pipeline: the pipeline.
+        source: the source of a run; None opens the pipeline's source at each look, as a run finds it that is launched now.
+        incarnation: the incarnation of which the work is sought; None for all of the group.
+    """
+
+    def __init__(
+        self, tree: GroupReader, pipeline: Pipeline, source: Source | None = None, incarnation: str | None = None
+    ) -> None:
+        self.tree, self.pipeline, self.source, self.incarnation = tree, pipeline, source, incarnation
+        self.lives: Mapping[str, Live | None] = {}  # incarnation -> its announcement; None: it cannot be read
         self._readings = Readings(tree.store)
 
     def look(self) -> None:
-        """Reads who is live, and forgets the rest, if anything changed in ZooKeeper. Raises Unavailable."""
+        """Read which incarnations are live, and forget everything else if ZooKeeper changed. Raises Unavailable."""
         self._readings.refresh()
-        self.live = self._readings.keep("live", lambda: frozenset(one.incarnation for one in self.tree.live()))
+        self.lives = self._readings.keep("live", lambda: {one.incarnation: one.record for one in self.tree.live()})
 
     def find_work(self) -> tuple[Work, ...]:
-        """What each live incarnation could consume now. The source is asked each time. Raises Unavailable."""
+        """Return what each incarnation could consume now. Raises Unavailable."""
         facts = self._readings.keep(
             "facts",
-            lambda: read_facts(self.tree, _list_known(self.tree, self.pipeline)),
-            lasts=lambda found: not found.parked,  # a parked partition's time comes without a change
+            lambda: _read_facts(self.tree, self.pipeline, self.incarnation),
+            lasts=lambda found: not found.parked,  # a parked partition is due without a change in ZooKeeper
         )
-        return measure_work(facts, foresee(open_source(self.pipeline)))
+        return measure_work(facts, self.source or foresee(open_source(self.pipeline)), self.incarnation)
 
 
 def foresee(source: Source) -> Source:

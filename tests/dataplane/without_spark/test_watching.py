@@ -79,7 +79,7 @@ def test_a_watcher_finds_the_work_that_a_first_look_finds(world: World) -> None:
             watcher.look()
             found = watcher.find_work()
             assert found == find_work(world.open(), world.pipeline, world.ports.source), what
-            assert watcher.live == {one.incarnation for one in world.tree.live()}, what
+            assert watcher.lives.keys() == {one.incarnation for one in world.tree.live()}, what
         said.add(str(found))
 
     play_backlog(world, check)
