@@ -1,4 +1,4 @@
-"""What the user declares: a source, a transform and a table, and groups. `catalog` loads the files that do."""
+"""Declarations of the user: a source, a transform, a table, and groups. `rota.catalog` loads the files that hold them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|de
 
 
 class DeclaredSource(Protocol):
-    """What a declaration of any source says. Its type chooses the implementation: see `rota/registry.py`."""
+    """A declaration of any source. Its type selects the implementation: see `rota/registry.py`."""
 
     @property
     def schema(self) -> str:
@@ -30,12 +30,12 @@ class DeclaredSource(Protocol):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What may hold `${VAR}`."""
+        """The values that may contain `${VAR}`."""
         ...
 
 
 def name_columns(schema: str) -> list[str]:
-    """The names of the columns of a schema in DDL, without those of their parts."""
+    """Return the names of the top-level columns of a DDL schema."""
     names, depth = [], 0
     for found in re.finditer(r"`((?:[^`]|``)*)`|'(?:[^'\\]|\\.)*'|([<(])|([>)])|(,)|([^\s`'<>(),:]+)", f",{schema}"):
         quoted, opens, closes, comma, word = found.groups()
@@ -48,14 +48,14 @@ def name_columns(schema: str) -> list[str]:
 
 
 def check_format(format: str, known: tuple[str, ...], schema: str, options: Mapping[str, str], where: str) -> None:
-    """Raises ConfigError for what no record could be of these formats."""
+    """Raise ConfigError for a format, schema or options with which no record could be read."""
     if format not in known:
         raise ConfigError(f"Unknown format {format!r} of {where}. Known: {', '.join(known)}")
     if format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", schema)):
-        raise ConfigError(f"tinyint in {where}: of JSON, Spark takes 200 for -56. Say smallint")
+        raise ConfigError(f"tinyint in {where}: Spark reads 200 in JSON as -56. Declare smallint")
     if format == "bytes" and not re.fullmatch(r"(?i)\s*(`[^`]+`|\w+)[\s:]+binary\s*", schema):
         raise ConfigError(
-            f"schema={schema!r} of {where}: of bytes each record is one value. Say one column, 'value binary'"
+            f"schema={schema!r} of {where}: with format bytes a record is one value. Declare one column, 'value binary'"
         )
     check_names(schema, format, where)
     check_encoding(options, format, where)
@@ -63,8 +63,20 @@ def check_format(format: str, known: tuple[str, ...], schema: str, options: Mapp
         check_escape(options, where)
 
 
+def check_start(start: object, names: tuple[str, ...], where: str) -> None:
+    """Raise ConfigError unless `start` is one of `names` or an offset."""
+    if start not in names and (type(start) is not int or start < 0):
+        raise ConfigError(f"start={start!r} of {where}: give {' or '.join([*map(repr, names), 'an offset >= 0'])}")
+
+
+def check_limits(declared: object, names: tuple[str, ...], where: str) -> None:
+    """Raise ConfigError if an attribute of these names is below 1."""
+    if low := [name for name in names if getattr(declared, name) < 1]:
+        raise ConfigError(f"{', '.join(low)} of {where}: give 1 or more")
+
+
 def check_after(after: str, where: str) -> None:
-    """Raises ConfigError where `after` is none, or names an archive whose files would be read again."""
+    """Raise ConfigError if `after` is unknown, or names an archive whose files would be read again."""
     if after in ("keep", "delete"):
         return
     kind, _, prefix = after.partition(":")
@@ -74,12 +86,12 @@ def check_after(after: str, where: str) -> None:
     if any(part in ("", ".", "..") for part in parts) or not prefix.startswith(("_", ".")):
         raise ConfigError(
             f"after={after!r} of {where}: the archive lies below the landing folder, and its name begins with _ or ., so "
-            f"that nobody reads it. Give one such as 'archive:_consumed'"
+            f"that no run reads it. Give one such as 'archive:_consumed'"
         )
 
 
 def check_new_columns(new_columns: str, format: str, where: str) -> None:
-    """Raises ConfigError for a policy that is none, or that nobody could keep."""
+    """Raise ConfigError for a policy that is unknown, or that the format cannot keep."""
     if new_columns not in ("ignore", "refuse", "add"):
         raise ConfigError(f"new_columns={new_columns!r} of {where}: give 'ignore', 'refuse' or 'add'")
     if new_columns != "ignore" and format != "parquet":
@@ -90,22 +102,22 @@ def check_new_columns(new_columns: str, format: str, where: str) -> None:
 
 
 def check_names(schema: str, format: str, where: str) -> None:
-    """Raises ConfigError where a column is called, in whatever case, like one of ours, which would take its place."""
+    """Raise ConfigError if a column has the name of one of rota's columns, which would replace it. Case is ignored."""
     ours = (PARTITION, OFFSET) if format in ("parquet", "bytes") else (PARTITION, OFFSET, CORRUPT)
     if taken := [name for name in name_columns(schema) if name.lower() in ours]:
         raise ConfigError(
-            f"Column {', '.join(taken)} of {where} is called like one of rota's own. Leave it out of the schema, or land it "
+            f"Column {', '.join(taken)} of {where} is a name of rota's own. Leave it out of the schema, or land it "
             f"under another name"
         )
 
 
 def check_encoding(options: Mapping[str, str], format: str, where: str) -> None:
-    """Raises ConfigError for a wide encoding where Spark, or rota beside it, takes a byte for the end of a line or value."""
+    """Raise ConfigError for a wide encoding in which Spark or rota would mistake a byte for the end of a line or value."""
     given = {name.lower(): text.lower() for name, text in options.items()}
     wide = [given[name] for name in ("encoding", "charset") if re.match(r"utf-?(16|32)", given.get(name, ""))]
     if wide and format == "json":
         raise ConfigError(
-            f"{wide[0]} in {where}: of two records on a line, the second would be lost. Land JSON as UTF-8"
+            f"{wide[0]} in {where}: the second of two records on a line would be lost. Land JSON as UTF-8"
         )
     if wide and format == "csv" and given.get("multiline") != "true":
         raise ConfigError(
@@ -114,38 +126,45 @@ def check_encoding(options: Mapping[str, str], format: str, where: str) -> None:
 
 
 def check_escape(options: Mapping[str, str], where: str) -> None:
-    """Raises ConfigError where `escape` of CSV is empty. Spark's parser takes NUL in its place, and a quoted field loses
-    those that it has; any other character in its place reads quotes that do not match otherwise."""
+    """Raise ConfigError if `escape` of CSV is empty.
+
+    Spark's parser then uses NUL, and a quoted field loses its NULs. No other character can replace it: unbalanced quotes
+    would be read differently.
+    """
     if any(name.lower() == "escape" and not text for name, text in options.items()):
         raise ConfigError(
-            f"Option escape of {where} is empty, and Spark then takes NUL for it: a field would lose those it has. Give "
-            f"escape='\"' where quotes are doubled; else leave it out"
+            f"Option escape of {where} is empty. Spark then uses NUL, and fields would lose their NULs. Give escape='\"' "
+            f"if quotes are doubled; else leave it out"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Declares landing folders as a source: each folder below `path` is a partition, each file in it an offset.
+    """Declare landing folders as a source: each folder below `path` is a partition, each file in it has one offset.
 
-    `path` is a local folder or `s3://bucket/prefix`; it may hold `${VAR}`, which a run fills in from its environment.
-    `format` is the format of the files: "csv", "json" (a record a line) or "parquet".
-    `schema` is Spark DDL, such as "id long, shop string". A CSV header or a Parquet file without a declared column stops
-    its partition (with the option `mergeSchema` "true" the column is null in Parquet). A column that a JSON record lacks
-    is null.
-    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset.
-    "latest" holds for the partitions that are there at the pipeline's first run; in one that appears later all is new.
-    `settle` is in seconds: a file that changed more recently waits. An object of a bucket never does. 0 is right where each
-    file is renamed into place.
-    `max_files` and `max_bytes` bound what one batch takes of one partition; it takes one file at least.
-    `max_job_files` and `max_job_bytes` bound one Spark job over all partitions; a run is one job or more, each a commit.
-    `options` go to Spark's reader as they are. Without `enableDateTimeParsingFallback` a date is read by its format alone.
-    `after` says what becomes of a file once it is consumed: "keep", "delete", or "archive:_PREFIX", a folder below `path`
-    whose name begins with _ or .
-    `new_columns` says what becomes of a column of a Parquet file that `schema` does not name: "ignore"; "refuse": its
-    partition stops, and says which; or "add": the transform gets it, and the table, as null of files that lack it. (A CSV
-    header with another column always stops its partition. Of JSON other fields are ignored.)
+    Args:
+        path: a local folder or `s3://bucket/prefix`. It may contain `${VAR}`, which each run expands.
+        format: the format of the files: "csv", "json" (one record per line) or "parquet".
+        schema: the columns as Spark DDL, such as "id long, shop string". A CSV header or Parquet file without a declared
+            column stops its partition (with the option `mergeSchema` "true", the column is null in Parquet). A column
+            that a JSON record lacks is null.
+        start: where a partition begins that the pipeline has never read: "earliest", "latest" or an offset. "latest"
+            applies to partitions that exist at the pipeline's first run; a partition that appears later is read whole.
+        settle: seconds for which a file must be unchanged before it is read. Objects in a bucket never wait. 0 is right
+            if each file is renamed into place.
+        max_files, max_bytes: limits of one partition in one batch. A batch takes at least one file.
+        max_job_files, max_job_bytes: limits of one Spark job over all partitions. A run has one or more jobs, each with
+            one commit.
+        options: options of Spark's reader. Without `enableDateTimeParsingFallback`, dates are parsed by their format
+            alone.
+        after: what happens to a consumed file: "keep", "delete", or "archive:_PREFIX", a folder below `path` whose name
+            begins with _ or .
+        new_columns: what happens to a column of a Parquet file that `schema` does not name: "ignore"; "refuse" stops the
+            partition and names the column; "add" passes it to the transform and the table, as null for files that lack
+            it. A CSV header with another column always stops its partition. Other fields of JSON are ignored.
 
-    Raises ConfigError on a bad value.
+    Raises:
+        ConfigError: a value is not allowed.
     """
 
     path: str
@@ -167,14 +186,10 @@ class Files:
         check_new_columns(self.new_columns, self.format, f"files({self.path!r})")
         check_after(self.after, f"files({self.path!r})")
         check_format(self.format, ("csv", "json", "parquet"), self.schema, self.options, f"files({self.path!r})")
-        if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
-            raise ConfigError(
-                f"start={self.start!r} of files({self.path!r}): give 'earliest', 'latest' or an offset >= 0"
-            )
-        if self.settle < 0 or min(self.max_files, self.max_bytes, self.max_job_files, self.max_job_bytes) < 1:
-            raise ConfigError(
-                f"files({self.path!r}): settle must be >= 0, max_files, max_bytes, max_job_files and max_job_bytes >= 1"
-            )
+        check_start(self.start, ("earliest", "latest"), f"files({self.path!r})")
+        check_limits(self, ("max_files", "max_bytes", "max_job_files", "max_job_bytes"), f"files({self.path!r})")
+        if self.settle < 0:
+            raise ConfigError(f"settle={self.settle!r} of files({self.path!r}): give seconds >= 0")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -184,11 +199,16 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """Declares the Delta table that a pipeline writes.
+    """Declare the Delta table that a pipeline writes. Two pipelines never share a table.
 
-    `path` is a local folder, `s3://bucket/prefix` or `az://container/prefix`; it may hold `${VAR}`, which a run fills in
-    from its environment. The rows are in `main/` below it; `quarantine/` holds the records that could not be read, `index/`
-    which file has which offset. Two pipelines never share a table. Raises ConfigError on another address."""
+    Args:
+        path: a local folder, `s3://bucket/prefix` or `az://container/prefix`. It may contain `${VAR}`, which each run
+            expands. The rows are in `main/` below it, records that could not be read in `quarantine/`, and the offsets
+            of files in `index/`.
+
+    Raises:
+        ConfigError: the address is not supported.
+    """
 
     path: str
 
@@ -196,21 +216,26 @@ class Delta:
         checked_address(self.path)
 
 
-files, delta = Files, Delta  # as pipeline files call them
+files, delta = Files, Delta  # the names in pipeline files
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """A source, a transform and a table.
 
-    `transform(df) -> df` maps row by row and keeps `_partition` and `_offset`. Make UDFs inside it.
-    `group` is the group of workers that serves the pipeline.
-    `max_bad_ratio` is the greatest ratio of bad records in a batch. Above it the partition is parked with the reason.
-    `deadline` is in seconds: a Spark job that takes longer is ended, and the partition on which it hangs is parked.
-    `requires` are the labels that a worker must have for the partitions.
-    `owners` (mail addresses or `team:NAME`), `tags`, `kinds`, `freshness` (a `dg.FreshnessPolicy`) and `automation` (a
-    `dg.AutomationCondition`) are Dagster's own, for the pipeline's assets; `kinds` and `freshness` for `records` alone.
-    `load` fills in `name` and `module` from the file.
+    Args:
+        transform: `transform(df) -> df` maps row by row and keeps `_partition` and `_offset`. Create UDFs inside it.
+        group: the group of workers that serves the pipeline.
+        max_bad_ratio: the greatest ratio of bad records in a batch. A partition above it is parked with the reason.
+        deadline: seconds after which a Spark job is cancelled and the partition that blocks it is parked.
+        requires: labels that a worker needs for these partitions.
+        owners, tags, kinds, freshness, automation: Dagster's own settings of the pipeline's assets: mail addresses or
+            `team:NAME`, tags, kinds, a `dg.FreshnessPolicy`, a `dg.AutomationCondition`. `kinds` and `freshness` apply
+            to `records` alone.
+        name, module: set by `rota.catalog.load`.
+
+    Raises:
+        ConfigError: a value is not allowed.
     """
 
     source: DeclaredSource
@@ -236,11 +261,11 @@ class Pipeline:
             raise ConfigError(f"deadline={self.deadline!r}: give seconds above 0")
 
     def partition(self, key: str) -> str:
-        """The partition id of a source key: `<pipeline>:<key>`."""
+        """Return the partition id of a source key: `<pipeline>:<key>`."""
         return partition_id(self.name, key)
 
     def key(self, partition: str) -> str:
-        """The source key of one of this pipeline's partition ids."""
+        """Return the source key of one of this pipeline's partition ids."""
         if pipeline_of(partition) != self.name:
             raise ConfigError(
                 f"Partition {partition!r} is not of pipeline {self.name!r}. Its ids start with {self.name}:"
@@ -252,12 +277,13 @@ class Pipeline:
 class Group:
     """A group of workers that is balanced together, and how.
 
-    `protocol`: "assigned", where Dagster decides who gets which partition, by the `assignor`; or one in which the workers
-    decide alone, without assignor, budget, cooldown and grace (docs/protocols.md).
-    `options` are the assignor's own, or the protocol's.
-    `budget` is the greatest number of voluntary moves in one epoch (None: no limit).
-    `cooldown` is the least time between two voluntary plans, in seconds.
-    `grace` is how long the partitions of a lost worker wait for it, in seconds.
+    Args:
+        protocol: "assigned": Dagster assigns the partitions with the `assignor`. In any other protocol the workers
+            decide alone, without assignor, budget, cooldown and grace (docs/protocols.md).
+        options: options of the assignor or of the protocol.
+        budget: the greatest number of voluntary moves in one epoch (None: no limit).
+        cooldown: the least time between two voluntary plans, in seconds.
+        grace: how long the partitions of a lost worker wait for it, in seconds.
     """
 
     name: str
@@ -278,19 +304,19 @@ class Group:
         plain = {"assignor": "sticky", "budget": None, "cooldown": 0.0, "grace": 0.0}
         if given := [name for name, default in plain.items() if getattr(self, name) != default]:
             raise ConfigError(
-                f"Group {self.name!r}: protocol {self.protocol!r} knows no {', '.join(given)}. Leave them out, or take "
+                f"Group {self.name!r}: protocol {self.protocol!r} has no {', '.join(given)}. Leave them out, or use "
                 f"protocol 'assigned'"
             )
 
 
 def rename_command(old: str, new: str, group: str) -> str:
-    """What a person types to give a pipeline's table another name."""
+    """Return the command that gives a pipeline's table another name."""
     return f"rota rename {old} {new}{'' if group == 'default' else f' --group {group}'}"
 
 
 def suggest_path(owner: str, name: str, group: str) -> str:
-    """What the pipeline `name` can do whose table is `owner`'s."""
+    """Return the next step if the table of pipeline `name` belongs to `owner`."""
     return (
-        f"Give {name!r} another path; or, if it is {owner!r} under a new name, take {owner}.py away, then: "
+        f"Give {name!r} another path; or, if it is {owner!r} under a new name, delete {owner}.py, then: "
         f"{rename_command(owner, name, group)}"
     )

@@ -45,14 +45,13 @@ from rota.core.reconcile import (
     batches,
 )
 from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecodable, Unknown
-from rota.group.chooser import Chooser
+from rota.group.chooser import REREAD_AFTER, Chooser
 from rota.ids import is_incarnation, worker_of
 
 SURELY_ALIVE = 0.6  # fraction of the session timeout after which an observation is too old to act upon
 LINES = 100  # partitions that are logged one by one; more are counted
 AT_A_LOOK = 5_000  # own records that one observation reads at most: with more it would be too old to act upon
 SHORTEST = 0.02  # seconds between two rounds
-PROOF = 5.0  # seconds after which settled own records are read again
 
 Facts = dict[str, object]
 
@@ -266,14 +265,14 @@ class Agent:
         """The own records of what is in the target or held: at most `AT_A_LOOK`, those that were read longest ago
         first.
 
-        Settled records are read again only every `PROOF` seconds.
+        Settled records are read again only every `REREAD_AFTER` seconds.
         """
         now, wanted = self.clock(), self.state.interest(target)
         if self.state.suspended is not None:
             self._read, self._settled = {}, set()
         settled = self._settled & (target or frozenset()) if self.state.leaving is None else frozenset()
         read, torn = self._read, self.tree.unreadable
-        due = [p for p in wanted if p not in settled or now - read[p] >= PROOF]
+        due = [p for p in wanted if p not in settled or now - read[p] >= REREAD_AFTER]
         due.sort(key=lambda p: (read.get(p, float("-inf")), p))
         ask, later = due[:AT_A_LOOK], due[AT_A_LOOK:]
         self._unread = frozenset(p for p in later if p not in settled and not (torn and self.paths.own(p) in torn))

@@ -5,7 +5,7 @@ Laws:
 1. It decides by the protocol that the group's settings named when it joined. It keeps that protocol until it restarts,
    and does not join while a live worker runs another protocol.
 2. It reads the other workers when something may have changed (live workers, grabs, an owner that it waits for, a time
-   set by its protocol), and every `PROOF` seconds.
+   set by its protocol), and every `REREAD_AFTER` seconds.
 3. It takes the grab of a partition before its target names the partition, and releases the grab afterwards.
 4. It owns nothing: see `rota.core.protocols.observation`.
 """
@@ -24,7 +24,7 @@ from rota.ids import worker_of
 if TYPE_CHECKING:
     from rota.core.protocols.observation import Decide, Decision, Observation
 
-PROOF = 5.0  # seconds after which the others are read again if nothing seems to have changed
+REREAD_AFTER = 5.0  # seconds after which the others, and settled own records, are read again without a change
 EAGER = 10.0  # seconds after the last change in which it observes more often while a change is in progress
 
 
@@ -106,7 +106,7 @@ class Chooser:
 
         key = (live, list_grabs(self.tree), state.leaving is None, frozenset(state.waiting))
         now, due = self.clock(), self.due
-        if key == self._key and now - self._at < PROOF and not self.eager and (due is None or now < due):
+        if key == self._key and now - self._at < REREAD_AFTER and not self.eager and (due is None or now < due):
             return
         yield
         self._key = key

@@ -9,7 +9,7 @@ Law: a commit that states that it changed no row (`dataChange: false`) is believ
 deltalake 1.6.6 commits an OPTIMIZE whose files another OPTIMIZE replaced meanwhile: their rows are in the table twice then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rota.ledger.change import read_back
@@ -62,17 +62,6 @@ def find_foreign_commit(table: Version) -> ForeignCommit | None:
         if len(entries) < limit:
             return found
         seen, limit = limit, limit * 8
-
-
-def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same offsets in as few ranges as hold no other."""
-    found: list[tuple[int, int]] = []
-    for start, end in sorted(ranges):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((start, end))
-    return found
 
 
 def _base(said: Mapping[str, object], version: int) -> int:

@@ -14,12 +14,12 @@ from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.ledger import schema
 from rota.ledger.change import commit_change, read_back
 from rota.ledger.entries import describe_commit, describe_step, parse_entries
-from rota.ledger.foreign_commits import ForeignCommit, find_foreign_commit, join_ranges
+from rota.ledger.foreign_commits import ForeignCommit, find_foreign_commit
 from rota.ledger.gone_files import explain_gone
 from rota.ledger.identity import Identity, belongs_to, count_adoptions
 from rota.ledger.port import Draft, Files, Log, Version
 from rota.ledger.undoing import plan_undo
-from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim
+from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim, join_ranges
 
 SETTINGS = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
 RECENT = 500  # versions of a table that a check reads back

@@ -1,14 +1,25 @@
-"""What the ledger is told and tells: a batch to commit, a claim, a position, an entry of the log.
+"""The values that the ledger takes and returns: a batch to commit, a claim, a position, an entry of the log.
 
 An offset is an int64 and grows within a partition; there may be holes between two records. A range is half-open. A
 partition is named by its id.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Ranges = Mapping[str, tuple[int, int]]  # partition -> [start, end)
 Spans = Mapping[str, Sequence[tuple[int, int]]]  # partition -> [start, end) in order; none overlaps another
+
+
+def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the same offsets as the fewest sorted ranges."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from itertools import groupby, zip_longest
 
 from rota.dataplane.ports import ChangesInPlace, Named, Ports, Source, Stamps
 from rota.errors import ConfigError
-from rota.ledger.foreign_commits import join_ranges
-from rota.ledger.values import LogEntry, Ranges, Spans
+from rota.ledger.values import LogEntry, Ranges, Spans, join_ranges
 
 OFFSETS = "Say which offsets to replay, from and to; or when they were consumed, since and until"
 

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from rota.dataplane.ports import Source, Tidied, TidiesUp
 from rota.errors import EnvironmentFailed, RotaError
-from rota.ledger.foreign_commits import join_ranges
 from rota.ledger.ledger import Ledger
-from rota.ledger.values import LogEntry, Spans
+from rota.ledger.values import LogEntry, Spans, join_ranges
 from rota.run.spans import find_consumed
 
 log = logging.getLogger(__name__)

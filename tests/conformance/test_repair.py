@@ -15,7 +15,8 @@ from rota.coordination.records import Checkpoint, Live, Own, Refusal, encode
 from rota.coordination.store import Node, Op, Set, Store
 from rota.coordination.token_base import adopt
 from rota.errors import ConfigError, Conflict, Undecodable
-from rota.group.agent import PROOF, Agent
+from rota.group.agent import Agent
+from rota.group.chooser import REREAD_AFTER
 from rota.ids import worker_of
 from tests.claiming import NotOwner, claim_one, release_one
 from tests.conformance.worlds import World
@@ -160,7 +161,7 @@ def test_the_agent_whose_target_names_it_claims_what_was_set_free(tree: GroupSta
     )
 
     def spin() -> None:
-        now[0] += PROOF  # it reads again also what was as it should be
+        now[0] += REREAD_AFTER  # it reads again also what was as it should be
         for _ in range(3):
             for _ in agent.cycle():
                 pass

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from rota.errors import ConfigError, hide
-from rota.pipeline import Start, check_format, name_columns
+from rota.pipeline import Start, check_format, check_limits, check_start, name_columns
 from rota.settings import VARIABLE, expand
 
 Format = Literal["csv", "json", "bytes"]
@@ -75,10 +75,8 @@ class Kafka:
             )
         if self.tombstones not in ("bad", "keep", "skip"):
             raise ConfigError(f"tombstones={self.tombstones!r} of {where}. Known: bad, keep, skip")
-        if self.start not in ("earliest", "latest") and (type(self.start) is not int or self.start < 0):
-            raise ConfigError(f"start={self.start!r} of {where}: give 'earliest', 'latest' or an offset >= 0")
-        if min(self.max_records, self.max_job_records, self.max_job_bytes) < 1:
-            raise ConfigError(f"{where}: max_records, max_job_records and max_job_bytes must be >= 1")
+        check_start(self.start, ("earliest", "latest"), where)
+        check_limits(self, ("max_records", "max_job_records", "max_job_bytes"), where)
         for name, text in self.client.items():
             if name in OURS or name.endswith("_cb"):
                 raise ConfigError(f"client={{{name!r}: ...}} of {where} is for rota to set. Leave it out")

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rota.dataplane.rabbitmq.queues import LONGEST_NAME
 from rota.errors import ConfigError
-from rota.pipeline import check_format
+from rota.pipeline import check_format, check_limits, check_start
 
 Format = Literal["csv", "json", "bytes"]
 Start = Literal["latest"] | int
@@ -29,6 +29,9 @@ class RabbitQueues:
     Raises ConfigError on a bad value.
     """
 
+    KIND: ClassVar[str] = "queues"
+    STARTS: ClassVar[tuple[str, ...]] = ()  # names that `start` may have beside a number: a queue is only consumed
+
     url: str = field(repr=False)
     _: KW_ONLY
     prefix: str
@@ -45,17 +48,10 @@ class RabbitQueues:
             raise ConfigError(
                 f"prefix={self.prefix!r}, count={self.count!r}: give a prefix and a number of queues from 1"
             )
-        check_format(self.format, ("csv", "json", "bytes"), self.schema, self.options, f"queues({self.prefix!r})")
-        self._check_start()
-        if min(self.max_messages, self.max_bytes) < 1:
-            raise ConfigError(f"queues({self.prefix!r}): max_messages and max_bytes must be >= 1")
-
-    def _check_start(self) -> None:
-        if type(self.start) is not int or self.start < 0:
-            raise ConfigError(
-                f"start={self.start!r} of queues({self.prefix!r}): give a sequence >= 0. What waits in a queue can only be "
-                f"consumed; of streams(...) start may be 'latest'"
-            )
+        where = f"{self.KIND}({self.prefix!r})"
+        check_format(self.format, ("csv", "json", "bytes"), self.schema, self.options, where)
+        check_start(self.start, self.STARTS, where)
+        check_limits(self, ("max_messages", "max_bytes"), where)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -69,9 +65,8 @@ class RabbitStreams(RabbitQueues):
     `start` is the offset at which a stream begins that the pipeline sees for the first time, or the first that is left;
     "latest" holds for the streams that are there at the pipeline's first run: in one that appears later all is new."""
 
-    def _check_start(self) -> None:
-        if self.start != "latest" and (type(self.start) is not int or self.start < 0):
-            raise ConfigError(f"start={self.start!r} of streams({self.prefix!r}): give 'latest' or an offset >= 0")
+    KIND = "streams"
+    STARTS = ("latest",)
 
 
 queues, streams = RabbitQueues, RabbitStreams  # as pipeline files call them

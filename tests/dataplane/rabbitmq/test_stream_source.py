@@ -121,7 +121,7 @@ def test_a_pipeline_that_starts_at_the_latest_takes_nothing_of_what_is_there(ben
     assert source.assign_offsets(("p:a",)) == {"p:a": 3}
     assert not source.inboxes
     assert source.choose_starts({"p:a": 3}) == {"p:a": 3}
-    with pytest.raises(ConfigError, match="of streams"):
+    with pytest.raises(ConfigError, match="of queues"):
         queues("amqp://h", prefix="q", count=1, schema="n int", start="latest")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="give 'latest' or an offset"):
         streams("amqp://h", prefix="q", count=1, schema="n int", start=-1)
