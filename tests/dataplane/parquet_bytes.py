@@ -7,6 +7,7 @@ map or a struct it has one of them a row.
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
@@ -38,8 +39,11 @@ class Leaf:
     length: int = 0
 
 
-def write(columns: Mapping[str, tuple[str, Leaf]], by_dictionary: bool) -> bytes:
-    """The bytes of a file with these columns: name -> shape and leaf."""
+def write(
+    columns: Mapping[str, tuple[str, Leaf]], by_dictionary: bool, lies: Mapping[int, int] = MappingProxyType({})
+) -> bytes:
+    """The bytes of a file with these columns: name -> shape and leaf. `lies`: fields of the footer's ColumnMetaData that
+    get another value."""
     body, schema, chunks = b"PAR1", [{4: b"schema", 5: len(columns)}], []
     for name, (shape, leaf) in columns.items():
         groups, paths = _lay_out(name, shape, leaf)
@@ -60,7 +64,8 @@ def write(columns: Mapping[str, tuple[str, Leaf]], by_dictionary: bool) -> bytes
                 1: PHYSICAL.index(at.physical), 2: [PLAIN, RLE, BY_DICTIONARY], 3: path, 4: 0, 5: Long(count), 6: size,
                 7: size, 9: Long(start + dictionary), **({11: Long(start)} if by_dictionary else {}),
             }  # fmt: skip
-            chunks.append({2: Long(start), 3: meta})
+            meta |= {field: Long(value) for field, value in lies.items()}
+            chunks.append({2: Long(start), 3: dict(sorted(meta.items()))})
             body += data
     rows = Long(len(next(iter(columns.values()))[1].values))
     footer = _encode({1: 2, 2: schema, 3: rows, 4: [{1: chunks, 2: Long(len(body)), 3: rows}], 6: b"tests"})[1]

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import columns, names
-from rota.dataplane.files import added, fitting, headers, listing, parquet, staging, text_lines, texts
+from rota.dataplane.files import added, fitting, headers, listing, parquet, recount, staging, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
@@ -243,8 +243,14 @@ class FilesSource:
                 if self.declared.format != "parquet":
                     yield self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
                 else:  # whoever counts its records notices what Spark does not see
-                    frame, rows = self._read_parquet(spark, shown, files, ranges)
-                    yield Records(frame, count=lambda: rows, identify=shown.identify, named=shown.named)
+                    frame, held = self._read_parquet(spark, shown, files, ranges)
+
+                    def check() -> None:
+                        wrong = recount.explain_miscounts(spark, shown, frame, held)
+                        self._refuse(lambda _, path: wrong.get(path, ""), files, ranges)
+
+                    rows = sum(rows for _, rows in held.values())
+                    yield Records(frame, None, lambda: rows, identify=shown.identify, named=shown.named, recount=check)
         finally:
             self.reading.clear()
 
@@ -371,13 +377,18 @@ class FilesSource:
 
     def _read_parquet(
         self, spark: "SparkSession", shown: Shown, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
-    ) -> "tuple[DataFrame, int]":
-        """The frame, and its rows by the footers. What a Parquet file has not would be null in every row, and what does not
-        fit another number: told, not read, but for null that the user wants so, or of a column that came by itself."""
-        landed = (file for p, (start, end) in ranges.items() for file in files[p][start:end])
+    ) -> "tuple[DataFrame, recount.Held]":
+        """Return the frame, and the rows that each file's footer states.
+
+        Raises: SourceChanged for a file without a declared column, which would be null in every row, or with a type of
+        which Spark would make other values; not where null is declared, or the column came by itself.
+        """
+        landed = [
+            (p, o, file) for p, (start, end) in ranges.items() for o, file in enumerate(files[p][start:end], start)
+        ]
         more, new = added.Added(frozenset(), {}), self.declared.new_columns
         with ThreadPoolExecutor(1) as pool:  # while Spark lists the files
-            reading = pool.submit(parquet.read_footers, {file.path: self.landing.find(file) for file in landed})
+            reading = pool.submit(parquet.read_footers, {file.path: self.landing.find(file) for *_, file in landed})
             if new == "add":
                 more = added.Added.of(self.declared.schema, self.read_columns())
                 self._refuse(lambda _, path: more.take(path, reading.result()[path]), files, ranges)
@@ -387,4 +398,4 @@ class FilesSource:
         schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
         null = self.declared.options.get("mergeSchema", "false").lower() == "true"
         self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, footers[path]), files, ranges)
-        return frame, sum(footer.rows for footer in footers.values() if footer)
+        return frame, {(p, o): (file.path, foot.rows) for p, o, file in landed if (foot := footers[file.path])}

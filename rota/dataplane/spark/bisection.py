@@ -22,9 +22,10 @@ import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from math import inf, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
@@ -119,6 +120,9 @@ class Bisection:
             if intact:
                 yield from self._bisect(intact, seconds)
         elif result.facts.get("everywhere") or self._is_smallest(ranges):
+            if result.facts.get("counts"):
+                again = self._try(ranges, seconds, partial(self._recount, result))
+                result = again if isinstance(again, RotaError) else result
             yield from (FailedPartition(p, _addressed(result, p)) for p in ranges)
         elif len(ranges) == 1:
             yield from self._bisect(self._shorten(ranges), seconds)
@@ -167,11 +171,13 @@ class Bisection:
             ends, True, key=lambda e: partition in self.source.find_broken({partition: (start, e)})
         )
 
-    def _try(self, ranges: Ranges, seconds: float) -> WrittenFiles | RotaError:
+    def _try(
+        self, ranges: Ranges, seconds: float, work: Callable[[Ranges, str], WrittenFiles] | None = None
+    ) -> WrittenFiles | RotaError:
         attempt = f"{self.run_id}-{uuid.uuid4().hex[:12]}"
         try:
             with limit(self.spark, seconds):
-                return self.write_together(ranges, attempt)
+                return (work or self.write_together)(ranges, attempt)
         except writing.WideRow:
             self.remove(attempt)
             WIDE.add(self.location)
@@ -236,6 +242,13 @@ class Bisection:
                 bad.tally.require_good(written)
         seconds = time.monotonic() - began
         return replace(done, seconds=seconds, bad=bad.counts, bad_files=bad.files, refused=bad.refused)
+
+    def _recount(self, found: RotaError, ranges: Ranges, attempt: str) -> NoReturn:
+        """Raise the error of the offset whose data do not hold what the source states, or else `found`."""
+        with self.source.read(self.spark, ranges, attempt) as records:
+            if records.recount:
+                records.recount()
+        raise found
 
     def _set_aside(
         self,

@@ -188,6 +188,7 @@ def require_same(one: int, other: int, what: str, than: str) -> None:
             f"The counts of a job differ: {why}. Nothing of it was committed; it is tried again. If it comes back: is the "
             f"folder of the table on one disk for Spark and for this run?",
             why=why,
+            counts=True,
         )
 
 

@@ -44,6 +44,9 @@ class Records:
 
     `count` counts without Spark how many records there are; None: only Spark could.
 
+    `recount` reads the records of each offset again, and raises SourceChanged for the first offset that holds another number
+    of them than the source states; EnvironmentFailed where Spark does not see all data. None: the source states no numbers.
+
     `named` says of which partition and offset a record is by what Spark's `input_file_name` is where it is read; empty where
     `identify` costs no more than to ask for that."""
 
@@ -54,6 +57,7 @@ class Records:
     mark: "Callable[[], DataFrame] | None" = None
     identify: "Callable[[DataFrame], DataFrame]" = columns.restore_ids  # from what `names.split` has
     named: "Mapping[str, tuple[str, int]]" = field(default_factory=dict)
+    recount: Callable[[], None] | None = None
 
 
 class SparkSource(Source, Protocol):
