@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.dataplane.ports import Ports
     from rota.run.consume import CommittedBatch, Event, IdlePartition
+    from rota.run.progress import ProgressReport, ReportedOffset
     from rota.run.replay import RefusedReplay, ReplayedRange
     from rota.run.samples import BatchSample
     from rota.run.serve import Rest, RunEnd
-    from rota.run.untold import Report, Shown
 
 NAMED = 5  # parked partitions whose reasons the error of a run quotes
 REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
@@ -88,10 +88,10 @@ class RunOutput:
         """Yields what Dagster shows of a run's work: at most one materialization of a partition in so many `seconds`, and
         always the last one, also where the run is cancelled or fails. All of a commit is told together: each time costs."""
         from rota.run.consume import CommittedBatch
+        from rota.run.progress import ProgressReport
         from rota.run.serve import Rest, RunEnd
-        from rota.run.untold import Report
 
-        report = Report(self.read_shown, ports.main, seconds, time.monotonic)
+        report = ProgressReport(self.read_reported, ports.main, seconds, time.monotonic)
         try:
             for incarnation, event in events:
                 if isinstance(event, RunEnd):
@@ -107,10 +107,10 @@ class RunOutput:
             raise
         yield from self.tell(report.take_all(), ports)
 
-    def show_event(self, event: "Event", incarnation: str, report: "Report") -> Iterator[Output]:
+    def show_event(self, event: "Event", incarnation: str, report: "ProgressReport") -> Iterator[Output]:
         """Yields what Dagster shows for one event of `rota.run.consume`; of a batch the report tells."""
         from rota.run import consume
-        from rota.run.untold import find_untold_before
+        from rota.run.progress import find_unreported_before
 
         partition = event.partition
         if not isinstance(event, consume.DroppedPartition):
@@ -119,8 +119,8 @@ class RunOutput:
         if isinstance(event, consume.CommittedBatch):
             report.add(incarnation, event)
         elif isinstance(event, consume.IdlePartition):
-            if untold := find_untold_before(event, self.read_shown(partition), report.main):
-                report.add(incarnation, untold)
+            if unreported := find_unreported_before(event, self.read_reported(partition), report.main):
+                report.add(incarnation, unreported)
             elif self.is_asked:
                 yield from self.show_idle(incarnation, event)
             else:
@@ -189,13 +189,13 @@ class RunOutput:
                 return dict(made.metadata)
         return {}
 
-    def read_shown(self, partition: str) -> "Shown | None":
+    def read_reported(self, partition: str) -> "ReportedOffset | None":
         """Where the page stands with the partition."""
-        from rota.run.untold import Shown
+        from rota.run.progress import ReportedOffset
 
         last = self.read_last(self.assets[-1], partition)
         offset, token = (getattr(last.get(name), "value", None) for name in (page_keys.OFFSET, page_keys.TOKEN))
-        return Shown(offset, token) if isinstance(offset, int) and isinstance(token, int) else None
+        return ReportedOffset(offset, token) if isinstance(offset, int) and isinstance(token, int) else None
 
     def show_skipped(self, partition: str, reason: str, asset: dg.AssetKey) -> Iterator[Output]:
         """A partition that was not consumed, with its reason on the page: on `records` where its data or transform failed,
@@ -209,7 +209,7 @@ class RunOutput:
         """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before.
         Rows are shown of as many partitions as of batches that are told together."""
         from rota.run import replay
-        from rota.run.samples import MOST, BatchSample, take_samples
+        from rota.run.samples import MAX_SAMPLED_BATCHES, BatchSample, take_samples
 
         partition = event.partition
         if isinstance(event, replay.RefusedReplay):
@@ -219,7 +219,7 @@ class RunOutput:
         self.replayed[partition] = self.replayed.get(partition, 0) + event.end - event.start
         own, at = tree.owned((partition,)), tree.checkpoints((partition,))
         offset = str(at[partition].record.offset) if partition in at else "0"
-        few = len(self.replayed) <= MOST
+        few = len(self.replayed) <= MAX_SAMPLED_BATCHES
         seen = next(take_samples(ports, [event], ())) if few else BatchSample()
         shown = metadata.describe_replay(event, own.get(partition), offset, seen)
         for made in self.materialize(partition, offset, shown):

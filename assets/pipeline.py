@@ -133,7 +133,7 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
         from rota.registry import open_ports
         from rota.run.answer import answer
         from rota.run.replay import replay
-        from rota.run.serve import Terms, serve
+        from rota.run.serve import RunLimits, serve
         from rota.run.spans import choose_spans, list_rounds
         from rota.settings import Settings, check_known
 
@@ -157,12 +157,17 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
                         yield from output.show_replay(done, tree, ports)
                 yield from output.show_unreplayed(p for p in mine if p not in spans)
             elif one := config.incarnation:
-                terms = Terms(settings.linger.total_seconds(), settings.max_run.total_seconds())
+                limits = RunLimits(settings.linger.total_seconds(), settings.max_run.total_seconds())
                 session, run_id = tree.store.session, context.run.run_id
                 ending = make_ending(
-                    context.instance, run_id, pipeline, terms.linger, ports.clock, lambda: tree.store.session == session
+                    context.instance,
+                    run_id,
+                    pipeline,
+                    limits.linger,
+                    ports.clock,
+                    lambda: tree.store.session == session,
                 )
-                served = serve(tree, pipeline, one, mine, run_id, ports, terms, find_reason=ending)
+                served = serve(tree, pipeline, one, mine, run_id, ports, limits, find_reason=ending)
                 yield from output.show_work(((one, event) for event in served), ports, report)
                 yield from output.settle_idle()
             else:

@@ -12,7 +12,7 @@ import sys
 
 PRELOADED = [
     *("dagster", "dagster._cli", "dagster._grpc.impl", "dagster._core.storage.sqlite_storage", "dagster_pyspark"),
-    *("rota.dagster", "rota.run.untold", "rota.dagster.assets.ending", "rota.coordination.client"),
+    *("rota.dagster", "rota.run.progress", "rota.dagster.assets.ending", "rota.coordination.client"),
     *("rota.run.serve", "rota.run.answer", "rota.run.replay", "rota.group.rebalance", "rota.face.picture"),
     *("rota.core.assignors.sticky.assignor", "kazoo.client"),
     *("deltalake", "pyarrow.parquet", "pyarrow.dataset", "pandas"),

@@ -65,7 +65,7 @@ class RunProcess:
         """What the run tells, one by one."""
         stage = self.stage
         served = serve(
-            self.tree(), stage.pipeline, self.incarnation, self.partitions, self.run_id, self.ports(), stage.terms,
+            self.tree(), stage.pipeline, self.incarnation, self.partitions, self.run_id, self.ports(), stage.limits,
             wait=self.pause,
         )  # fmt: skip
         return (event for event in served if not isinstance(event, Rest | RunEnd))

@@ -13,7 +13,7 @@ from rota.dataplane.ports import Job, Ports
 from rota.errors import RotaError
 from rota.ids import key_of, worker_of
 from rota.ledger.values import Ranges
-from rota.run.serve import Terms
+from rota.run.serve import RunLimits
 from simulator.checker import Checker
 from simulator.journal import JournalServer
 from simulator.memory_store import MemoryStore
@@ -32,7 +32,7 @@ class Stage:
 
     group = "sim"
     pipeline = PIPELINE
-    terms: Terms = Terms(linger=0.0)  # a run is one batch, but where a world says otherwise
+    limits: RunLimits = RunLimits(linger=0.0)  # a run is one batch, but where a world says otherwise
 
     def __init__(
         self, partitions: Iterable[str], team: Iterable[Worker], timing: Timing, rng: Random, parts: Parts, again: str

@@ -37,8 +37,8 @@ from rota.ledger.merging import is_due, merge_beside_run
 from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
+from rota.run.job_gate import JobGate, sort_by_turn
 from rota.run.restored import ADOPT, explain_restored, find_lost_offsets, read_leader_epochs
-from rota.run.shift import Shift, sort_by_turn
 from rota.run.tidy import find_present, name_index, tidy_batch
 
 log = logging.getLogger(__name__)
@@ -222,27 +222,27 @@ class ConsumingRun:
         seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
         past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
-        untold = {p: [one for one in past if one.goes_beyond(p, at)] for p, at in sorted(known.items())}
-        for p, batches in untold.items():
+        unreported = {p: [one for one in past if one.goes_beyond(p, at)] for p, at in sorted(known.items())}
+        for p, batches in unreported.items():
             if batches:
                 yield from (make_event(one, p, latest[p]) for one in reversed(batches))
                 self._write_checkpoints({p: claimed.offsets[p]}, batches[0], claimed.table)
                 consumed = find_present(batches, name_index(self.ports.source)).get(p, ())
                 tidy_batch(self.ports.source, self.ports.main, {p: consumed}, claimed.table)
-        if new := {p: claimed.offsets[p] for p, batches in untold.items() if not batches}:
+        if new := {p: claimed.offsets[p] for p, batches in unreported.items() if not batches}:
             self._write_checkpoints(new, None, claimed.table)
 
     def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
         """Steps 3 to 6, a piece of work after the other."""
-        shift = Shift(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock, self.seconds)
+        gate = JobGate(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock, self.seconds)
         pieces = self.ports.job.run(
-            jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=shift.recheck
+            jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=gate.recheck
         )
         for piece in pieces:
             for event in self._report(piece, claimed, latest):
-                shift.finish(event.partition)
+                gate.finish(event.partition)
                 yield event
-        yield from (DroppedPartition(p, reason) for p, reason in shift.lost.items())
+        yield from (DroppedPartition(p, reason) for p, reason in gate.lost.items())
 
     def _report(
         self, piece: WrittenFiles | FailedPartition, claimed: TableClaim, latest: Mapping[str, int]

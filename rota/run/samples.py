@@ -2,7 +2,7 @@
 
 Laws:
 1. Nothing here fails a run: what cannot be read is left out. No Spark starts.
-2. Of more than `MOST` batches that are told together only counts and columns are read.
+2. Of more than `MAX_SAMPLED_BATCHES` batches that are told together only counts and columns are read.
 3. The rows are those that the batch or the replay itself brought: never one that stood in the table before.
 """
 
@@ -18,9 +18,9 @@ from rota.ledger.ledger import Ledger
 from rota.run.consume import CommittedBatch
 from rota.run.replay import ReplayedRange
 
-MOST = 100
-ROWS = 5
-Told = CommittedBatch | ReplayedRange
+MAX_SAMPLED_BATCHES = 100
+ROWS_PER_SAMPLE = 5
+WrittenRange = CommittedBatch | ReplayedRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,18 @@ class BatchSample:
     count: int | None = None
 
 
-def take_samples(ports: Ports, batches: Sequence[Told], counted: Iterable[str]) -> Iterator[BatchSample]:
+def take_samples(ports: Ports, batches: Sequence[WrittenRange], counted: Iterable[str]) -> Iterator[BatchSample]:
     """What is shown of each batch. The rows of the `counted` partitions are counted."""
-    few, asked = len(batches) <= MOST, tuple(counted)
+    few, asked = len(batches) <= MAX_SAMPLED_BATCHES, tuple(counted)
     newest = {one.partition: one.table_version for one in batches}
-    rows = samples.read_samples(ports.main, newest, ROWS) if few else {}
+    rows = samples.read_samples(ports.main, newest, ROWS_PER_SAMPLE) if few else {}
     counts = samples.count_rows(ports.main, asked) if asked else {}
     for one in batches:
         mine = rows.get(one.partition, ()) if one.table_version == newest[one.partition] else ()
         yield BatchSample(_locate(ports.source, one) if few else (), mine, counts.get(one.partition))
 
 
-def _locate(source: Source, batch: Told) -> tuple[str, ...]:
+def _locate(source: Source, batch: WrittenRange) -> tuple[str, ...]:
     with suppress(RotaError, OSError, LookupError):
         ends = dict.fromkeys((batch.start, batch.end - 1))
         return tuple(f"{source.locate(batch.partition, at)} (offset {at})" for at in ends)

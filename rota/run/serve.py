@@ -32,7 +32,7 @@ RELAXED = 1 / 8  # of the time since something came: a look that is paid for wai
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RunLimits:
     """How long a run serves, in seconds. With `linger` 0 it serves one batch."""
 
     linger: float = 30.0
@@ -58,7 +58,7 @@ def serve(
     partitions: Sequence[str],
     run_id: str,
     ports: Ports,
-    terms: Terms,
+    limits: RunLimits,
     *,
     wait: Callable[[float], None] = time.sleep,
     find_reason: Callable[[], str] = str,
@@ -71,7 +71,7 @@ def serve(
     watcher = WorkWatcher(tree, pipeline, ports.source, incarnation)
     while True:
         if work:
-            left = max(0.0, began + terms.max_run - ports.clock())
+            left = max(0.0, began + limits.max_run - ports.clock())
             for event in consume(tree, pipeline, incarnation, work, run_id, ports, left):
                 if isinstance(event, ParkedPartition):
                     parked, newly = True, newly or event.failures == 1
@@ -79,7 +79,7 @@ def serve(
                     came = since = ports.clock()
                     committed = True
                 yield event
-        if reason := _find_end(began, came, ports.clock(), terms, newly):
+        if reason := _find_end(began, came, ports.clock(), limits, newly):
             yield RunEnd(reason)
             return
         yield Rest()
@@ -106,13 +106,13 @@ def _find_rest(source: Source, seconds: float) -> float:
     return source.find_rest(seconds) if isinstance(source, Rests) else seconds
 
 
-def _find_end(began: float, came: float, now: float, terms: Terms, newly: bool) -> str:
+def _find_end(began: float, came: float, now: float, limits: RunLimits, newly: bool) -> str:
     """Why the run's time is over; empty if it is not. `newly`: a partition was parked for the first time."""
-    if now - came >= terms.linger:
-        return f"nothing came for {terms.linger:g} s"
-    if newly and now - began >= terms.linger:
+    if now - came >= limits.linger:
+        return f"nothing came for {limits.linger:g} s"
+    if newly and now - began >= limits.linger:
         return "a partition was parked, which shows once the run has ended"
-    return f"it served for {terms.max_run:g} s" if now - began >= terms.max_run else ""
+    return f"it served for {limits.max_run:g} s" if now - began >= limits.max_run else ""
 
 
 def _find_leave(live: Live | None, incarnation: str) -> str:

@@ -23,7 +23,7 @@ from rota.ids import worker_of
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import TableClaim
 from rota.registry import open_ports
-from rota.run.serve import Terms, serve
+from rota.run.serve import RunLimits, serve
 from rota.run.work import find_work
 from rota.settings import Settings
 from tests.chaos.plain_job import PlainJob
@@ -87,7 +87,7 @@ def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: 
     incarnation = wait_until(lambda: find_incarnation(tree, worker), 600, pause=0.5)
     work = find_work(tree, pipeline, ports.source, incarnation)
     lags = tuple(work[0].lags) if work else ()
-    for event in serve(tree, pipeline, incarnation, lags, run_id, ports, Terms(3600, 3600)):
+    for event in serve(tree, pipeline, incarnation, lags, run_id, ports, RunLimits(3600, 3600)):
         click.echo(str(event))
 
 

@@ -11,7 +11,7 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection
 from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
-from rota.run import shift
+from rota.run import job_gate
 from rota.run.consume import CommittedBatch, DroppedPartition, ParkedPartition
 from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.faulty_jobs import DISK, Faults, land_files, run, spark
@@ -157,7 +157,7 @@ def test_in_the_order_of_names_the_last_are_never_reached(world: World, monkeypa
 def test_a_run_begins_no_job_after_its_shift(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     land_files(world, "abcd")
     Faults(monkeypatch, lambda *_: None)
-    monkeypatch.setattr(shift, "SHIFT", -1.0)
+    monkeypatch.setattr(job_gate, "MAX_JOB_START_S", -1.0)
     first = run(world, "abcd")
     assert [type(e) for e in first.values()] == [CommittedBatch, CommittedBatch, DroppedPartition, DroppedPartition]
     late = [e for e in first.values() if isinstance(e, DroppedPartition)]
@@ -225,7 +225,7 @@ def test_what_is_given_away_meanwhile_is_left_and_named_no_more(world: World, mo
 def test_without_another_look_it_is_worked_on_in_vain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     land_files(world, "abcd")
     faults = ends(monkeypatch, 1, make_mover(world))
-    monkeypatch.setattr(shift.Shift, "recheck", lambda _, ranges: ranges)
+    monkeypatch.setattr(job_gate.JobGate, "recheck", lambda _, ranges: ranges)
     run(world, "abcd")
     assert sum("p:c" in one for one in faults.jobs) == 1
 
@@ -286,7 +286,7 @@ def test_what_everybody_hangs_on_is_nobodys_fault(world: World, monkeypatch: pyt
 
 
 def test_what_hangs_in_a_job_of_its_own_stops_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited longest; the search takes longer than a shift."""
+    """It waited longest; the search takes longer than `MAX_JOB_START_S`."""
     world.write(PIPELINE.format(caps="max_files=8, max_job_files=8"))
     for n in range(8):
         world.rows("a", f"{n:02}", 1)
@@ -294,7 +294,7 @@ def test_what_hangs_in_a_job_of_its_own_stops_no_other(world: World, monkeypatch
     land_files(world, "bcd", files=8)
     world.give(*"abcd")
     Hanging(monkeypatch, lambda p, of: p == "p:a" and 0 in of)
-    monkeypatch.setattr(shift, "SHIFT", -1.0)
+    monkeypatch.setattr(job_gate, "MAX_JOB_START_S", -1.0)
     for _ in range(3):
         run(world, "abcd")
     assert {key: world.tree.checkpoints()[f"p:{key}"].record.offset for key in "abcd"} == {

@@ -18,10 +18,10 @@ from rota.dagster.assets.names import Names
 from rota.ledger import samples as ledger_samples
 from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline, delta, files
-from rota.run import samples, untold
+from rota.run import progress, samples
 from rota.run.consume import CommittedBatch, IdlePartition, make_event
+from rota.run.progress import ProgressReport, ReportedOffset, find_unreported_before
 from rota.run.replay import ReplayedRange
-from rota.run.untold import Report, Shown, find_untold_before
 
 SCHEMA = "dagster/column_schema"
 PIPELINE = replace(Pipeline(files("x", format="csv", schema="a int"), delta("y")), name="p")
@@ -88,16 +88,16 @@ class Page:
         self.log, self.now = log, 0.0
         self.told: dict[str, list[tuple[float, CommittedBatch]]] = defaultdict(list)
 
-    def report(self, seconds: float = 30.0) -> Report:
+    def report(self, seconds: float = 30.0) -> ProgressReport:
         """A run's report to this page."""
-        return Report(self.read_shown, self.log, seconds, lambda: self.now)
+        return ProgressReport(self.read_reported, self.log, seconds, lambda: self.now)
 
-    def read_shown(self, partition: str) -> Shown | None:
+    def read_reported(self, partition: str) -> ReportedOffset | None:
         """Where the page stands."""
         told = self.told[partition]
-        return Shown(told[-1][1].end, told[-1][1].token) if told else None
+        return ReportedOffset(told[-1][1].end, told[-1][1].token) if told else None
 
-    def tell(self, of: Report, *, last: bool = False) -> None:
+    def tell(self, of: ProgressReport, *, last: bool = False) -> None:
         """What is due appears."""
         for _, batch in of.take_all() if last else of.take_due():
             self.told[batch.partition].append((self.now, batch))
@@ -142,7 +142,7 @@ def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None
 
 
 def test_without_a_look_at_the_page_it_would_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(untold, "find_untold", lambda batch, *_: batch)
+    monkeypatch.setattr(progress, "find_unreported", lambda batch, *_: batch)
     assert tell_after_a_kill().read_page() == [(0, 1, 1, 1), (4, 5, 5, 1)]
 
 
@@ -152,14 +152,14 @@ def test_a_click_in_which_nothing_is_new_tells_what_is_missing_and_the_run_then_
     for _ in range(3):
         going.add("w1@1", page.log.commit_one("going", 1))
         page.tell(going)
-    untold = find_untold_before(IdlePartition("p:a", 3, 1, 1), page.read_shown("p:a"), page.log)
-    assert untold is not None
+    unreported = find_unreported_before(IdlePartition("p:a", 3, 1, 1), page.read_reported("p:a"), page.log)
+    assert unreported is not None
     click = page.report()
-    click.add("w1@1", untold)
+    click.add("w1@1", unreported)
     page.tell(click, last=True)
     page.tell(going, last=True)
     assert page.read_page() == [(0, 1, 1, 1), (1, 3, 5, 2)]
-    assert find_untold_before(IdlePartition("p:a", 3, 1, 1), page.read_shown("p:a"), page.log) is None
+    assert find_unreported_before(IdlePartition("p:a", 3, 1, 1), page.read_reported("p:a"), page.log) is None
 
 
 def test_a_table_that_was_restored_is_told_of_again() -> None:
@@ -237,7 +237,7 @@ def test_all_of_a_commit_is_told_together_and_before_the_run_goes_on(
 def test_rows_are_shown_of_as_many_replayed_partitions_as_of_batches_and_of_each_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(samples, "MOST", 3)
+    monkeypatch.setattr(samples, "MAX_SAMPLED_BATCHES", 3)
     log = Log()
     names = [f"p:{n}" for n in range(5)]
     log.sampled = {p: ({"n": at},) for at, p in enumerate(names)}

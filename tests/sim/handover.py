@@ -20,7 +20,7 @@ from rota.errors import Conflict, RotaError
 from rota.ids import key_of, pipeline_of
 from rota.ledger.values import Ranges
 from rota.run.consume import DroppedPartition
-from rota.run.serve import Terms
+from rota.run.serve import RunLimits
 from rota.run.work import find_work
 from simulator.controller import Died, MortalStore
 from simulator.memory_store import MemoryStore
@@ -35,7 +35,7 @@ from tests.sim.replaying import ReplayProcess
 from tests.sim.rest import list_unsettled
 
 TIMING = Timing(session=4.0, max_shutdown=12.0)
-LASTING = Terms(linger=2.0, max_run=15.0)
+LASTING = RunLimits(linger=2.0, max_run=15.0)
 CAP = 3  # any two of the workers can hold everything
 TEAM = tuple(Worker(f"w{n}", max_partitions=CAP) for n in (1, 2, 3))
 PARTITIONS = tuple(f"s:{n}" for n in range(5))
@@ -72,9 +72,9 @@ class HandOver(Stage):
         longest_batch: float = 3.0,
         churn: float = 30.0,
         patience: float = 75.0,  # the slowest of 150 seeds takes 62
-        terms: Terms = LASTING,
+        limits: RunLimits = LASTING,
     ) -> None:
-        self.terms = terms
+        self.limits = limits
         self.seed, self.churn, self.patience = seed, churn, patience
         self.rate = 0.03 if faults else 0.0  # of a fault, at each step of an agent or a run
         self.restless, self.poisoned, self.longest_batch = restless, poisoned, longest_batch

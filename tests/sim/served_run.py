@@ -11,7 +11,7 @@ from rota.dataplane.ports import Ports
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline, delta, files
 from rota.run.consume import Event
-from rota.run.serve import Rest, RunEnd, Terms, serve
+from rota.run.serve import Rest, RunEnd, RunLimits, serve
 from simulator.job import TimedJob
 from simulator.memory_store import MemoryServer
 from simulator.source import MemorySource
@@ -82,7 +82,9 @@ class ServedRun:
 
         return landed
 
-    def serve(self, terms: Terms, find_reason: Callable[[], str] = str) -> list[tuple[float, Event | Rest | RunEnd]]:
+    def serve(
+        self, limits: RunLimits, find_reason: Callable[[], str] = str
+    ) -> list[tuple[float, Event | Rest | RunEnd]]:
         """What a run of w1 that was told of s:0 yields, each with its time."""
         served = serve(
             self.tree,
@@ -91,7 +93,7 @@ class ServedRun:
             ("s:0",),
             "r1",
             self.ports,
-            terms,
+            limits,
             wait=self.pass_time,
             find_reason=find_reason,
         )

@@ -14,7 +14,7 @@ from rota.coordination.store import Create, Set
 from rota.core.reconcile import Looked
 from rota.group.agent import Agent
 from rota.ledger import change
-from rota.run.serve import Terms
+from rota.run.serve import RunLimits
 from simulator.memory_store import MemoryServer
 from simulator.parts import Parts
 from simulator.table import MemoryTable
@@ -93,7 +93,7 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
         "rude",
         False,
         Parts(connected=make_changer(NO_DROPPED)),
-        {"restless": 0.5, "terms": Terms(linger=0.0)},  # a run that looked a moment ago seldom meets it
+        {"restless": 0.5, "limits": RunLimits(linger=0.0)},  # a run that looked a moment ago seldom meets it
     ),
     "parks whoever owns it now": (
         "misparked",
@@ -121,7 +121,7 @@ def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
     table: type[MemoryTable], far_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its id is its own, and its run looks no further back than where it began: one of the two is enough."""
-    world = HandOver(0, parts=Parts(table=table), poisoned=0.0, terms=Terms(linger=9.0))
+    world = HandOver(0, parts=Parts(table=table), poisoned=0.0, limits=RunLimits(linger=9.0))
     tree, one = GroupState(world.server.connect(), world.group), world.partitions[0]
     incarnation = join(tree, "w1", Live())
     slots = Slots(slots=(Slot(epoch=1, partitions=frozenset({one})),))

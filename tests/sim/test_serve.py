@@ -11,7 +11,7 @@ from rota.coordination.membership import announce, end_run, leave, register_run
 from rota.coordination.records import Live
 from rota.run.answer import answer
 from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
-from rota.run.serve import Rest, RunEnd, Terms
+from rota.run.serve import Rest, RunEnd, RunLimits
 from simulator.job import TimedJob
 from simulator.source import MemorySource
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
@@ -25,7 +25,7 @@ def test_what_comes_is_consumed_at_the_next_look_and_the_run_ends_when_nothing_c
     world = ServedRun()
     world.ends["s:0"] = 3
     world.script = {6.0: world.land("s:1"), 6.1: world.land("s:2"), 14.0: world.land("s:0", 2)}
-    seen = world.serve(Terms(10.0, 300.0))
+    seen = world.serve(RunLimits(10.0, 300.0))
     assert list_commits(seen) == [("s:0", 0, 3), ("s:1", 0, 1), ("s:0", 3, 5)], (
         "and what is another worker's is left to it"
     )
@@ -38,12 +38,12 @@ def test_what_comes_is_consumed_at_the_next_look_and_the_run_ends_when_nothing_c
 def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.run.consume.end_run", lambda *_: None)
     with pytest.raises(AssertionError, match="nobody waits for it"):
-        ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0}).serve(Terms())
+        ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0}).serve(RunLimits())
 
 
 def test_without_linger_a_run_is_one_batch() -> None:
     world = ServedRun(ends={"s:0": 1, "s:1": 1, "s:2": 0})
-    seen = world.serve(Terms(linger=0.0))
+    seen = world.serve(RunLimits(linger=0.0))
     assert list_commits(seen) == [("s:0", 0, 1)]
     assert not [e for _, e in seen if isinstance(e, Rest)]
 
@@ -51,7 +51,7 @@ def test_without_linger_a_run_is_one_batch() -> None:
 def test_a_run_that_always_has_something_to_do_ends_when_its_time_is_over() -> None:
     world = ServedRun()
     world.script = {float(at): world.land("s:1") for at in range(1, 200)}
-    seen = world.serve(Terms(10.0, 60.0))
+    seen = world.serve(RunLimits(10.0, 60.0))
     assert seen[-1][1] == RunEnd("it served for 60 s")
     assert 60.0 <= seen[-1][0] <= 60.0 + BATCH + 1
 
@@ -59,10 +59,10 @@ def test_a_run_that_always_has_something_to_do_ends_when_its_time_is_over() -> N
 def test_a_trickle_that_comes_to_two_workers_in_turns_is_one_run_of_each_for_as_long_as_it_may_last() -> None:
     """Eight folders have a file in turn, 3 s apart, and four neighbours of them are one worker's: for 15 s nothing came, a
     run ended after 10, and each round launched another."""
-    for terms, reason in ((Terms(), "it served for 300 s"), (Terms(linger=10.0), "nothing came for 10 s")):
+    for limits, reason in ((RunLimits(), "it served for 300 s"), (RunLimits(linger=10.0), "nothing came for 10 s")):
         world = ServedRun()
         world.script = {24.0 * turn + 3 * file: world.land("s:1") for turn in range(20) for file in range(4)}
-        assert world.serve(terms)[-1][1] == RunEnd(reason)
+        assert world.serve(limits)[-1][1] == RunEnd(reason)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_run_that_only_parks_ends_and_one_with_other_work_lasts_no_longer_for_
     """The page said "materializing" for a minute of a partition that had failed at once, and again at each try."""
     world = ServedRun(ends={"s:0": 1, "s:1": others, "s:2": 0})
     world.ports = replace(world.ports, job=TimedJob(world.work, lambda ranges: "s:0" if "s:0" in ranges else None))
-    seen = world.serve(Terms())
+    seen = world.serve(RunLimits())
     assert [e.partition for _, e in seen if isinstance(e, ParkedPartition)][:1] == ["s:0"]
     assert seen[-1][1] == RunEnd(ends)
     came = [at for at, e in seen if isinstance(e, CommittedBatch)]
@@ -89,7 +89,7 @@ def test_a_worker_on_its_way_out_ends_its_run_after_the_batch(how: str) -> None:
     says = Live(leaving=True)
     go = {"leaves": lambda: announce(world.tree, world.w1, says), "is gone": lambda: leave(world.tree, world.w1)}
     world.script = {1.0: go[how]}  # in the middle of the batch
-    seen = world.serve(Terms())
+    seen = world.serve(RunLimits())
     assert list_commits(seen) == [("s:0", 0, 1)]
     assert how in seen[-1][1].reason  # type: ignore[union-attr]
     assert seen[-1][0] < 5
@@ -103,7 +103,7 @@ def test_a_reason_from_outside_is_asked_for_between_two_batches() -> None:
         asked.append(world.now)
         return "somebody waits" if world.now > 4 else ""
 
-    seen = world.serve(Terms(), find_reason)
+    seen = world.serve(RunLimits(), find_reason)
     assert seen[-1][1] == RunEnd("somebody waits")
     assert min(asked) >= BATCH
     assert seen[-1][0] < 5
@@ -118,7 +118,7 @@ def test_a_hand_over_needs_no_launch_and_waits_for_no_run() -> None:
         world.land("s:0")()
 
     world.script = {5.0: hand_over}
-    seen = world.serve(Terms())
+    seen = world.serve(RunLimits())
     assert list_commits(seen) == [("s:0", 0, 1), ("s:2", 0, 1)]
     taken = next(at for at, e in seen if isinstance(e, CommittedBatch) and e.partition == "s:2")
     assert taken <= 5.0 + 1.0 + BATCH
@@ -134,9 +134,9 @@ def test_a_run_that_is_ended_in_the_middle_of_its_batch_leaves_no_node() -> None
 
     world.script = {1.0: cancel}
     with pytest.raises(KeyboardInterrupt):
-        world.serve(Terms())
+        world.serve(RunLimits())
     assert not world.tree.runs()
-    assert list_commits(world.serve(Terms())) == [("s:0", 0, 1)], "and nothing is lost"
+    assert list_commits(world.serve(RunLimits())) == [("s:0", 0, 1)], "and nothing is lost"
 
 
 @settings(max_examples=60)
@@ -147,8 +147,8 @@ def test_whatever_comes_when_runs_in_turn_consume_all_of_it_once(arrivals: list[
         world.script[tenths / 10 + number * 1e-6] = world.land(partition, rows)
     seen: list[tuple[float, Event | Rest | RunEnd]] = []
     while world.script:
-        seen += world.serve(Terms(linger=3.0, max_run=12.0))
-    seen += world.serve(Terms(linger=3.0, max_run=12.0))
+        seen += world.serve(RunLimits(linger=3.0, max_run=12.0))
+    seen += world.serve(RunLimits(linger=3.0, max_run=12.0))
     for partition in PARTITIONS[:2]:
         mine = [(start, end) for p, start, end in list_commits(seen) if p == partition]
         assert [start for start, _ in mine] == [0, *(end for _, end in mine[:-1])] if mine else True
@@ -187,7 +187,7 @@ def test_a_look_that_is_paid_for_is_rarer_the_longer_nothing_came(every: float, 
     world = ServedRun()
     world.ports = replace(world.ports, source=Seen(world.ends.__getitem__, lambda _: 100))
     world.script = {3.0: world.land("s:0"), 20.0: world.land("s:1")}
-    seen = world.serve(Terms())
+    seen = world.serve(RunLimits())
     found = [at for at, e in seen if isinstance(e, CommittedBatch)]
     assert found[0] - BATCH - 3.0 <= max(0.5, 3.0 / 8)
     assert found[1] - BATCH - 20.0 <= max(0.5, (20.0 - found[0]) / 8 if every else 0.0) + 0.01

@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 
 from rota.run.consume import CommittedBatch
-from rota.run.serve import PAUSE, Terms, serve
+from rota.run.serve import PAUSE, RunLimits, serve
 from rota.run.work import LAUNCH, find_work, foresee
 from simulator.source import MemorySource
 from tests.sim.served_run import BATCH, PIPELINE, ServedRun
@@ -62,7 +62,7 @@ def serve_arrivals(arrivals: list[float], *, foreseen: bool = True) -> tuple[lis
     for at in arrivals:
         world.script[at] = lambda: source.landed.append(world.now)
         world.script[at + SETTLE] = world.land("s:0")
-    seen = world.serve(Terms(linger=10.0))
+    seen = world.serve(RunLimits(linger=10.0))
     commits = [(e.start, e.end, at) for at, e in seen if isinstance(e, CommittedBatch)]
     return [at for start, end, at in commits for _ in range(start, end)], source.looks
 
@@ -91,7 +91,7 @@ def test_what_comes_all_the_time_is_not_looked_for_more_often() -> None:
 def test_what_is_told_of_a_commit_counts_as_pause() -> None:
     world = ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0})
     waited: list[float] = []
-    served = serve(world.tree, PIPELINE, world.w1, ("s:0",), "r1", world.ports, Terms(), wait=waited.append)
+    served = serve(world.tree, PIPELINE, world.w1, ("s:0",), "r1", world.ports, RunLimits(), wait=waited.append)
     for event in served:
         if isinstance(event, CommittedBatch):
             world.now += PAUSE / 2  # its telling

@@ -1,11 +1,11 @@
-"""The order of a run's jobs, and the right to each of them.
+"""The order of a run's jobs, and the check before each of them.
 
 Laws:
-1. The partition that was consumed longest ago comes first, so that no partition starves when runs are ended halfway.
-2. Before each job the run reads its rights again. A partition that was given to another worker is left to that worker.
-3. The run's node no longer names a partition that is done or that is not begun any more.
-4. After `SHIFT` seconds, or sooner if its caller has less time, a run that committed something begins no further job: the
-   rest has its turn later.
+1. The partition that was consumed longest ago comes first, so that no partition starves when runs end early.
+2. Before each job the run reads its rights again. It leaves out each partition that was given to another worker.
+3. The run's node does not name a partition that is done or that the run will not begin.
+4. A run that committed something begins no job after `MAX_JOB_START_S` seconds, or sooner if its caller has less time.
+   The next run consumes the rest.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,18 +17,23 @@ from rota.errors import CoordinationError
 from rota.ledger.values import Ranges
 from rota.run.eligibility import Rights, read_rights
 
-SHIFT = 600.0  # seconds in which a run begins jobs
+MAX_JOB_START_S = 600.0  # seconds in which a run begins jobs
 
 
 def sort_by_turn(held: Rights, offsets: Mapping[str, int]) -> dict[str, int]:
-    """The partitions in the order in which they are consumed (law 1)."""
+    """Return the partitions in the order in which they are consumed (law 1)."""
     done = held.checkpoints
     return dict(sorted(offsets.items(), key=lambda one: done[one[0]].node.mzxid if one[0] in done else 0))
 
 
-class Shift:
-    """The jobs of one run. `held` are its rights as read when it began. `clock` gives monotonic seconds. `seconds` is how
-    long the caller wants it to begin jobs."""
+class JobGate:
+    """Admits the jobs of one run, one at a time.
+
+    Args:
+        held: the rights as they were read when the run began.
+        clock: returns monotonic seconds.
+        seconds: for how long the run may begin jobs.
+    """
 
     def __init__(
         self,
@@ -48,16 +53,19 @@ class Shift:
         self._fruitful = False
 
     def finish(self, partition: str) -> None:
-        """Notes that the run is done with the partition."""
+        """Record that the run is done with the partition."""
         self._left.discard(partition)
         self._fruitful = True
 
     def recheck(self, ranges: Ranges) -> Ranges:
-        """The ranges of the next job that may be begun; `lost` says why not the others. Raises Unavailable."""
+        """Return those ranges of the next job that the run may begin; `lost` has the reason for each other one.
+
+        Raises Unavailable.
+        """
         if self._began is None:
             self._began = self.clock()
             return ranges  # its rights were read a moment ago
-        if self._fruitful and self.clock() - self._began > min(SHIFT, self.seconds):
+        if self._fruitful and self.clock() - self._began > min(MAX_JOB_START_S, self.seconds):
             lost = dict.fromkeys(ranges, "left to the next run: this one has worked long enough")
         else:
             now = read_rights(self.tree, self.incarnation, self.node, ranges)
