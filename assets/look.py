@@ -86,7 +86,7 @@ def read_table(
     from rota.errors import RotaError
     from rota.face.health import TableSeen, describe_refusal
     from rota.registry import open_tables
-    from rota.run.rewritten import LOOKED
+    from rota.run.rewritten import MAX_COMPARED_FILES
 
     try:
         main = open_tables(pipeline, tree.group, meta).main
@@ -95,7 +95,7 @@ def read_table(
         if newest < memory.upto:
             past = main.read_log()
             newest = max((one.version for one in past), default=-1)
-        return TableSeen(past, main.read_positions(ids), main.explain_harm(LOOKED)), newest
+        return TableSeen(past, main.read_positions(ids), main.explain_harm(MAX_COMPARED_FILES)), newest
     except (RotaError, OSError) as error:
         return describe_refusal(error), memory.upto
 

@@ -29,7 +29,7 @@ from rota.ledger.values import LogEntry, Position
 from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 from rota.run.eligibility import Facts, read_facts
-from rota.run.rewritten import LOOKED, explain_rewritten
+from rota.run.rewritten import MAX_COMPARED_FILES, explain_rewritten
 from rota.run.work import measure_lags
 from rota.settings import Settings
 
@@ -98,7 +98,7 @@ class HealthReader:
 def read_table(main: Ledger, ids: tuple[str, ...]) -> TableSeen:
     """The newest commits of a table, where it stands, and what others made of it."""
     try:
-        return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(LOOKED))
+        return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(MAX_COMPARED_FILES))
     except (RotaError, OSError) as error:
         return describe_refusal(error)
 

@@ -285,7 +285,7 @@ def _explain_unowned(
         if taker:
             without[taker] -= 1
         known[kind, taker] = explain_unplaceable(seen.workers, kind, without)
-    gone = f"its owner {worker_of(owner)} is gone" if owner else "nobody owns it"
+    gone = f"its owner {worker_of(owner)} is gone" if owner else "no worker owns it"
     if why := known[kind, taker]:
         return Finding("partition", p, "unplaceable", f"{gone}: {why}", _choose_step(p, kind, seen), SETTLE)
     patience = SETTLE + seen.grace

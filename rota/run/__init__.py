@@ -1,1 +1,1 @@
-"""What a consuming run does, from its right to a partition to what it tells."""
+"""What a run does: check its rights, consume, replay, maintain, and report."""

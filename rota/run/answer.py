@@ -1,9 +1,9 @@
-"""Answers a click or a backfill: consumes what is new in the partitions that were asked for, whoever owns them now.
+"""Answers a click or a backfill: consumes what is new in the selected partitions, for their current owners.
 
 Laws:
-1. Each partition gets one answer or more: what became of it, or why nobody may work on it.
-2. A partition that another run works on is waited for and then looked at again. One that is parked, unowned or of another
-   group is not waited for.
+1. Each partition yields at least one event: what the run did with it, or why no run may work on it.
+2. If another run works on a partition, the call waits and tries it again. It does not wait for a partition that is
+   parked, unowned or unknown.
 """
 
 import time
@@ -16,8 +16,8 @@ from rota.pipeline import Pipeline
 from rota.run.consume import DroppedPartition, Event, consume
 from rota.run.work import read_owners
 
-PAUSE = 0.5  # seconds until a partition is looked at again that another run works on
-LOSSES = 20  # for a partition that is lost each time between the look and the batch
+RETRY_INTERVAL = 0.5  # seconds until a partition is tried again that another run works on
+MAX_LOSSES = 20  # times that one partition may change hands between the check and the batch
 
 
 def answer(
@@ -29,8 +29,15 @@ def answer(
     *,
     wait: Callable[[float], None] = time.sleep,
 ) -> Iterator[tuple[str, Event]]:
-    """Yields each event with the incarnation that it concerns; that is empty where nobody may work on the partition. Raises
-    as `consume` does."""
+    """Consume the new records of these partitions.
+
+    Yields:
+        each event with the incarnation that it concerns; the incarnation is empty if no worker may work on the
+            partition.
+
+    Raises:
+        the errors of `consume`.
+    """
     asked, lost = tuple(partitions), Counter[str]()
     while asked:
         share = read_owners(tree, pipeline, asked)
@@ -39,10 +46,10 @@ def answer(
         for incarnation, mine in share.by_incarnation.items():
             for event in consume(tree, pipeline, incarnation, mine, run_id, ports):
                 lost[event.partition] += isinstance(event, DroppedPartition)
-                if isinstance(event, DroppedPartition) and lost[event.partition] < LOSSES:
-                    again.append(event.partition)  # it changed hands, or another run was first: the next look tells
+                if isinstance(event, DroppedPartition) and lost[event.partition] < MAX_LOSSES:
+                    again.append(event.partition)  # it changed hands, or another run was first: try it again
                 else:
                     yield incarnation, event
         asked = tuple(again)
         if asked:
-            wait(PAUSE)
+            wait(RETRY_INTERVAL)

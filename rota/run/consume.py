@@ -1,11 +1,13 @@
-"""Consume what is new: own -> claim -> range -> Spark -> commit -> checkpoint, for the partitions of one incarnation.
-The steps 1 to 6 that are named here stand in docs/architecture.md.
+"""Consumes what is new: own, claim, range, Spark, commit, checkpoint, for the partitions of one incarnation. The steps
+1 to 6 are those of docs/architecture.md.
 
-Law: the table is the truth. A batch is in it once or not at all, whatever dies between any two steps; the checkpoint is a
-cache of what the table says, and the next run brings it up to date. A run works only on what its incarnation owns in the
-own records, and what it no longer owns the table refuses. A batch is told at least once: its checkpoint is written after
-it was told, so that what a run committed and could not tell is told by the next one, as healed. A run works
-in jobs, each bounded and committed: a backlog of any length drains, whenever its runs are ended.
+Laws:
+1. A batch is in the table once or not at all, whatever dies between two steps.
+2. The checkpoint is a cache of the table. The next run updates a checkpoint that is behind.
+3. A run works only on partitions whose own records name its incarnation. The table refuses commits for all others.
+4. A batch is reported before its checkpoint is written. So each batch is reported at least once: the next run reports,
+   as `healed`, what a run committed and could not report.
+5. A run works in jobs of bounded size, with a commit each. So a backlog of any length drains, however early runs end.
 """
 
 import logging
@@ -42,13 +44,12 @@ from rota.run.restored import ADOPT, explain_restored, find_lost_offsets, read_l
 from rota.run.tidy import find_present, name_index, tidy_batch
 
 log = logging.getLogger(__name__)
-BACK_OFF = 5.0  # seconds before a partition whose transform failed is tried again, doubled each time
+BACKOFF = 5.0  # seconds until a partition whose transform failed is retried; doubles with each failure
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A batch that is in the table. `healed`: an earlier run committed it and could not say so. `more`: of its commit, so
-    many batches of other partitions follow it."""
+    """A batch in the table. `healed`: an earlier run committed and did not report it. `more`: batches that follow it."""
 
     partition: str
     start: int
@@ -68,7 +69,7 @@ class CommittedBatch:
 
 @dataclass(frozen=True, slots=True)
 class IdlePartition:
-    """There is nothing new; the partition stands at `offset`."""
+    """The partition has nothing new behind `offset`."""
 
     partition: str
     offset: int
@@ -86,13 +87,15 @@ class DroppedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ParkedPartition:
-    """The partition failed by its own fault: it waits until `retry_at` (server seconds; None: a person must act)."""
+    """The partition failed on its own data, file or transform. It waits until `retry_at` (server seconds); None: for an
+    operator.
+    """
 
     partition: str
     reason: str
     failures: int
     retry_at: float | None
-    restored: bool = False  # the table or ZooKeeper is older than what this group knows
+    restored: bool = False  # the table or ZooKeeper is older than this group's records
 
 
 Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
@@ -107,17 +110,22 @@ def consume(
     ports: Ports,
     seconds: float = math.inf,
 ) -> Iterator[Event]:
-    """One event or more for each partition, after what it tells of is in the table. After so many `seconds` it begins no
-    further job.
+    """Consume the new records of these partitions, one batch per job. After `seconds` the run begins no further job.
 
-    Raises EnvironmentFailed (the run ends, nobody is parked), ForeignTable (nothing was written), Unavailable.
+    Yields:
+        one event or more per partition, after the table holds what the event reports.
+
+    Raises:
+        EnvironmentFailed: Spark, the source or the table does not answer; no partition is parked.
+        ForeignTable: the table belongs to another pipeline or group; nothing was written.
+        Unavailable: ZooKeeper does not answer.
     """
     for some in portions(partitions):
         node = register_run(tree, run_id, incarnation, some)
         try:
             held = read_rights(tree, incarnation, node, some)
             if held.dropped:
-                with suppress(CoordinationError):  # a hand-over waits a little longer without it
+                with suppress(CoordinationError):  # without it a handover waits a little longer
                     narrow_run(tree, node, held.held)
             yield from (DroppedPartition(p, reason) for p, reason in held.dropped.items())
             if held.held:
@@ -143,12 +151,12 @@ class ConsumingRun:
     seconds: float = math.inf
 
     def run(self) -> Iterator[Event]:
-        """What became of each partition."""
+        """Yield an event for each partition."""
         standing = self.ports.main.read_positions(tuple(self.rights.held))
         absent = not any(one.table for one in standing.values())
         known = not absent or self._was_consumed()
         if absent and known:
-            self.ports.main.open_existing()  # it is not, and says so
+            self.ports.main.open_existing()  # raises: there is no table any more
         stopped = list(self._find_restored(standing))
         yield from stopped
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
@@ -171,27 +179,26 @@ class ConsumingRun:
         jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), latest)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
-                self._unpark(p)  # what it was parked for is mended
+                self._unpark(p)  # its fault is repaired
             yield IdlePartition(p, claimed.offsets[p], held[p].token, self.rights.epoch)
         if jobs:
             yield from self._work(jobs, claimed, latest)
 
     def _list_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
-        """Where no partition of the table was ever claimed, all that the source has now. They get their starts together:
-        one that appears later is new as a whole, also under `start="latest"`."""
+        """Return all partitions of the source if no partition of the table was ever claimed, to start together."""
         known = all(one.offset is not None for one in standing.values())
         if known or not self.ports.source.skips_existing or self.ports.main.read_log():
             return frozenset()
         return frozenset(map(self.pipeline.partition, self.ports.source.list_keys()))
 
     def _was_consumed(self) -> bool:
-        """Whether the checkpoint of any partition of the pipeline names a table."""
+        """Return whether the checkpoint of any partition of the pipeline names a table."""
         record = self.tree.partitions().get(self.pipeline.name)
         keys = record.keys if record else ()
         return any(one.record.table for one in self.tree.checkpoints(map(self.pipeline.partition, keys)).values())
 
     def _find_restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
-        """An older table, index or ZooKeeper, or another table, stops the partition or the run before a write."""
+        """Stop a partition, or the run, if the table, the index or ZooKeeper is older, or the table is another one."""
         main = self.ports.main
         touched, lost = main.find_foreign_commits(standing), find_lost_offsets(self.ports.source, main, standing)
         for p, own in self.rights.held.items():
@@ -206,19 +213,18 @@ class ConsumingRun:
                 yield self._park(p, RotaError(reason), offset, final=True)
 
     def _report_unreadable(self, partition: str, offset: int) -> ParkedPartition | DroppedPartition:
-        """What cannot be looked at waits; what can be again since is left to the next run."""
+        """Park a partition that cannot be listed. If it can be listed again by now, leave it to the next run."""
         source = self.ports.source
         if reason := source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else "":
             return self._park(partition, RotaError(reason), offset, final=False)
-        return DroppedPartition(partition, "it could not be looked at a moment ago; the next run looks again")
+        return DroppedPartition(partition, "it could not be read a moment ago; the next run tries again")
 
     def _acknowledge(self, offsets: Mapping[str, int]) -> None:
         if isinstance(self.ports.source, Holds):
             self.ports.source.acknowledge(offsets)
 
     def _heal(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
-        """Brings checkpoints that are behind up to the table, and tells of batches that nobody could tell of; of a partition
-        without checkpoint it tells of the last batch at most."""
+        """Write checkpoints that are behind the table; yield the batches that no run reported, or the last one."""
         seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
         past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
@@ -233,7 +239,7 @@ class ConsumingRun:
             self._write_checkpoints(new, None, claimed.table)
 
     def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
-        """Steps 3 to 6, a piece of work after the other."""
+        """Steps 3 to 6, one piece of work at a time."""
         gate = JobGate(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock, self.seconds)
         pieces = self.ports.job.run(
             jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=gate.recheck
@@ -247,7 +253,7 @@ class ConsumingRun:
     def _report(
         self, piece: WrittenFiles | FailedPartition, claimed: TableClaim, latest: Mapping[str, int]
     ) -> Iterator[Event]:
-        """What became of a piece of work."""
+        """Yield the events of one piece of work."""
         if isinstance(piece, FailedPartition):
             final = not (isinstance(piece.error, BadTransform | EnvironmentFailed) or piece.error.facts.get("heals"))
             at, person = claimed.offsets[piece.partition], bool(piece.error.facts.get("person"))
@@ -258,7 +264,7 @@ class ConsumingRun:
         yield from self._publish(piece, claimed, latest)
 
     def _publish(self, piece: WrittenFiles, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
-        """Steps 4 to 6 for one piece; whoever was overtaken is left out, the others go in."""
+        """Steps 4 to 6 for one piece. Partitions that a newer owner claimed are left out; the others are committed."""
         kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
         while kept:
             try:
@@ -286,7 +292,7 @@ class ConsumingRun:
                 return
 
     def commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:
-        """Step 4. Bad records first, under ids of their own; they count once main's log names their attempt."""
+        """Step 4. Commit bad records first, under ids of their own. They count once main's log names their attempt."""
         files = tuple(f for f in piece.files if f.partition in kept)
         rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
         batch = Batch(
@@ -314,7 +320,7 @@ class ConsumingRun:
         table.commit(side, aside, follows=False)
 
     def _write_checkpoints(self, offsets: Mapping[str, int], last: LogEntry | None, table: str) -> None:
-        """Step 5. Not being able to is no failure: the table has it, and the next run reads the table."""
+        """Step 5. A failure is only logged: the table has the batch, and the next run reads the table."""
         try:
             seen = self.tree.checkpoints(offsets)
             described = {p: carry_load(seen.get(p), self._describe(p, at, last, table)) for p, at in offsets.items()}
@@ -339,13 +345,10 @@ class ConsumingRun:
     def _park(
         self, partition: str, error: RotaError, at: int, *, final: bool, person: bool = False, restored: bool = False
     ) -> ParkedPartition | DroppedPartition:
-        """`final`: it waits for a person; else it is tried again after a while, longer at each failure of the same offset.
-
-        A run that was overtaken parks nobody: what it failed on may be long consumed, by the new owner or, after this run
-        lost its session, by another run of the same."""
+        """Park the partition for an operator (`final`) or for a retry; not if another run has consumed the offset."""
         if self.was_overtaken(partition, at):
             return DroppedPartition(partition, f"it failed ({error}), but another run has consumed it meanwhile")
-        wait = None if final else BACK_OFF
+        wait = None if final else BACKOFF
         try:
             record = park(
                 self.tree, partition, error.what, step=error.step, retry_after=wait, offset=at, person=person,
@@ -356,27 +359,27 @@ class ConsumingRun:
         return ParkedPartition(partition, tell_park(partition, record), record.failures, record.retry_at, restored)
 
     def was_overtaken(self, partition: str, offset: int) -> bool:
-        """Whether the table is past this offset by now."""
+        """Return whether the table is past this offset by now."""
         return (self.ports.main.read_positions((partition,))[partition].offset or 0) > offset
 
     def prove(self, partition: str) -> tuple[Check, Check]:
-        """What holds as long as this run has its right to the partition."""
+        """Return the checks that hold as long as this run has its right to the partition."""
         return Check(self.tree.paths.own(partition), self.rights.held[partition].version), Check(self.node)
 
     def _unpark(self, partition: str) -> None:
-        """If that fails, the next look finds its time passed and consumes it anyway."""
+        """Remove the parked record. If that fails, the retry time has passed all the same."""
         with suppress(CoordinationError):
             unpark(self.tree, partition, self.prove(partition))
 
     def _note_refusals(self, partitions: Iterable[str]) -> None:
-        """Writes the refusals down where people look; best effort."""
+        """Record refused writes for `rota history`; best effort."""
         for p, standing in self.ports.main.read_positions(tuple(partitions)).items():
             token, newer = self.rights.held[p].token, standing.token or 0
             note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 
 def make_event(batch: LogEntry, partition: str, latest: int, *, healed: bool = True) -> CommittedBatch:
-    """What a commit in the table's log did for one partition, whose source ends at `latest` now."""
+    """Return what a commit did for one partition, whose source ends at `latest` now."""
     start, end = batch.ranges[partition]
     return CommittedBatch(
         partition=partition,

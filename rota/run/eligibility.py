@@ -1,12 +1,12 @@
-"""Who may work on a partition, and why nobody may: one pure function of what was read, and the one call that reads it.
+"""Which incarnation may work on a partition, and what prevents it: a pure function of facts that were read, and the
+call that reads them.
 
-Law: a partition is worked on by the live incarnation that its own record names, while the target of that worker has it, no
-earlier run works on it, and it is not parked. A record that cannot be read leaves its partition alone.
-
-Law: `read_facts` reads own records before live nodes. So an owner that is not among the live nodes is gone; read the other
-way round, one that joined between the two reads would be taken for gone.
-
-Law: `read_rights` is step 1 of a batch. The run's own node is there before anything is read.
+Laws:
+1. A partition may be worked on by the live incarnation that its own record names, if the target of that worker contains
+   it, no earlier run works on it, and it is not parked. A partition with an unreadable record is left alone.
+2. `read_facts` reads own records before live nodes. So an owner that is not among the live nodes is gone. In the other
+   order, an owner that joined between the two reads would be taken for gone.
+3. `read_rights` is step 1 of a batch. The run creates its own node before it reads anything.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,13 +22,15 @@ from rota.ids import worker_of
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was read of some partitions, by partition unless said otherwise. `now` is the server's clock, in seconds."""
+    """What was read of some partitions; mappings are by partition unless stated otherwise. `now` is the server's clock
+    in seconds.
+    """
 
     partitions: tuple[str, ...]
     owns: Mapping[str, OwnView]
     epoch: int
     targets: Mapping[str, frozenset[str]]  # by worker
-    lives: Mapping[str, Live | None]  # by incarnation; None: what it announces cannot be read
+    lives: Mapping[str, Live | None]  # by incarnation; None: its announcement cannot be read
     runs: tuple[RunView, ...]
     parked: Mapping[str, Parked]
     now: float
@@ -38,8 +40,9 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Eligibility:
-    """Each partition is in one of the two: `owners` says which incarnation may work on it, `obstacles` why nobody may. Of
-    these, `busy` are those that a run works on."""
+    """Each partition is in `owners`, with the incarnation that may work on it, or in `obstacles`, with the reason why
+    no incarnation may. `busy` are the partitions of `obstacles` that a run works on.
+    """
 
     owners: Mapping[str, str]
     obstacles: Mapping[str, str]
@@ -47,8 +50,14 @@ class Eligibility:
 
 
 def judge(facts: Facts, incarnation: str | None = None, run: str = "") -> Eligibility:
-    """Who may work on each partition; for a run, whether its `incarnation` may. `run` is the name of the run's own node:
-    of two runs of one incarnation the one that registered first works, so neither waits for the other."""
+    """Decide which incarnation may work on each partition.
+
+    Args:
+        facts: what `read_facts` returned.
+        incarnation: the incarnation of a run; all other owners are obstacles then.
+        run: the name of the run's own node. Of two runs of one incarnation the first to register works, and the other
+            waits.
+    """
     owners = {p: own.incarnation for p, own in facts.owns.items() if own.incarnation}
     busy = _find_busy(facts, run)
     obstacles: dict[str, str] = {}
@@ -67,9 +76,9 @@ def judge(facts: Facts, incarnation: str | None = None, run: str = "") -> Eligib
 
 
 def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | None) -> str:
-    """Why the owner may not work on the partition, or is not the one asked about; empty where it may."""
+    """Return why the owner may not work on the partition, or is not `incarnation`; empty if it may."""
     if not owner:
-        return facts.unreadable.get(partition) or "nobody owns it"
+        return facts.unreadable.get(partition) or "no worker owns it"
     if incarnation not in (None, owner):
         return facts.unreadable.get(partition) or f"{owner} owns it"
     if owner not in facts.lives:
@@ -83,24 +92,26 @@ def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | 
 
 
 def _explain_hold(facts: Facts, partition: str) -> str:
-    """Why the partition is left alone for now, whoever owns it."""
+    """Return why the partition is left alone for now, whatever its owner; empty if it is not."""
     if partition in facts.parked and is_waiting(facts.parked[partition], facts.now):
         return f"it is parked: {tell_park(partition, facts.parked[partition])}"
     return facts.unreadable.get(partition, "")
 
 
 def _find_busy(facts: Facts, run: str) -> dict[tuple[str, str], str]:
-    """(partition, incarnation) -> the run that works on it; for the run of the node `run`, those that were there first."""
+    """Return (partition, incarnation) -> the run that works on it. For the run of the node `run`, only earlier runs
+    count.
+    """
     mine = next((one.czxid for one in facts.runs if one.name == run), None)
     others = [one for one in facts.runs if not run or (mine is not None and one.czxid < mine)]
     return {(p, one.incarnation): one.run_id for one in others for p in one.partitions}
 
 
 def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | None = None) -> Facts:
-    """Reads what `judge` needs, in the order that its law asks for; for a run, of its `incarnation` alone.
+    """Read what `judge` needs, in the order of law 2; for a run, of its `incarnation` alone.
 
-    A run calls it after it made its own node: whoever takes a partition over by force sees that a run is there, and whoever
-    finds no run knows that none will come. Raises Unavailable.
+    A run calls it after it created its own node. So a worker that takes a partition by force sees that node, and a
+    worker that sees no node knows that no run will begin. Raises Unavailable.
     """
     wanted = tuple(dict.fromkeys(partitions))
     owns = tree.owned(wanted)
@@ -115,7 +126,7 @@ def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | 
 
 
 def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
-    """The epoch in force and the target of the incarnation's worker, or of all."""
+    """Return the epoch in force, with the target of the incarnation's worker, or all targets."""
     if incarnation is None:
         head, targets = tree.targets()
         return head.record.epoch, {worker: one.partitions for worker, one in targets.items()}
@@ -126,18 +137,20 @@ def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapp
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The partitions that a run holds, those it does not with the reason, and what goes with both."""
+    """The partitions that a run holds, those that it does not with the reason, and the records that were read with
+    them.
+    """
 
     held: Mapping[str, Ownership]
     dropped: Mapping[str, str]
-    parked: Mapping[str, Parked]  # those held although they were parked: their time has come
+    parked: Mapping[str, Parked]  # held although parked: their retry is due
     checkpoints: Mapping[str, Read[Checkpoint]]  # read before the table is opened
     epoch: int
     endpoint: str | None
 
 
 def read_rights(tree: GroupReader, incarnation: str, node: str, partitions: Iterable[str]) -> Rights:
-    """What `incarnation` holds of `partitions` for the run whose node is at `node`."""
+    """Return what `incarnation` holds of `partitions`, for the run with the node at `node`. Raises Unavailable."""
     tree.store.sync()
     facts = read_facts(tree, partitions, incarnation)
     judged = judge(facts, incarnation, node.rpartition("/")[2])
@@ -148,7 +161,7 @@ def read_rights(tree: GroupReader, incarnation: str, node: str, partitions: Iter
 
 
 def holds(tree: GroupReader, ownership: Ownership) -> bool:
-    """Whether the own record is this moment what it was when the right was read."""
+    """Return whether the own record is still what it was when the right was read."""
     tree.store.sync()
     now = tree.owned((ownership.partition,)).get(ownership.partition)
     return now is not None and (now.incarnation, now.version) == (ownership.incarnation, ownership.version)

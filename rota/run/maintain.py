@@ -1,11 +1,11 @@
-"""The maintenance of a pipeline's tables: files put together, logs shortened, and what nobody needs taken away.
+"""The maintenance of a pipeline's tables: it merges small files, packs the logs, vacuums, and removes consumed files.
 
 Laws:
-1. Nobody waits for it: it takes no partition, no lock and no token, and it needs no ZooKeeper. Beside a run, or another
-   maintenance, it is the one that loses, and the next one goes on.
-2. It may die anywhere. What it leaves half done nobody sees, and a later one finds it.
-3. A step that fails keeps no other from being taken; what failed is told at the end.
-4. No run needs it: without it tables only grow. So that it is overdue calls nobody.
+1. It takes no partition, lock or token, and needs no ZooKeeper. If it conflicts with a run or with another maintenance,
+   it gives up that step, and the next maintenance continues.
+2. It may die anywhere. No reader sees what it left half done, and a later maintenance finds it.
+3. A failed step does not stop the other steps. The result lists the failures.
+4. Runs work without it; tables only grow. So an overdue maintenance sends no alert.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,11 @@ RETENTION = timedelta(days=7)  # of files that no version needs
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What a maintenance did: how files were put together, how many commits were packed, and how many files and folders that
-    nobody needed are gone; how many consumed files of the source were taken away (`after`), which is left where a run died;
-    and what failed, a line each."""
+    """What a maintenance did.
+
+    `main` and `quarantine`: merged files. `packed`: commits. `vacuumed`: deleted files and folders. `tidied`: consumed
+    files of the source that were removed (`after`), which a dead run left behind. `failed`: one line per failure.
+    """
 
     main: Merged
     quarantine: Merged
@@ -41,8 +43,13 @@ class Maintained:
 
 
 def maintain(pipeline: Pipeline) -> Maintained:
-    """Maintains the pipeline's tables once; what one call rewrites is bounded. Raises ForeignTable, EnvironmentFailed and
-    ConfigError where it cannot begin."""
+    """Maintain the pipeline's tables once. One call rewrites a bounded amount.
+
+    Raises:
+        ForeignTable: the table belongs to another pipeline.
+        EnvironmentFailed: the table or the source does not answer.
+        ConfigError: the pipeline's settings are not valid.
+    """
     tables = open_tables(pipeline, pipeline.group)
     failed: list[str] = []
 
@@ -66,7 +73,7 @@ def maintain(pipeline: Pipeline) -> Maintained:
 
 
 def _check_owner(main: Ledger) -> None:
-    """Raises ForeignTable where the table is another pipeline's, whatever the ZooKeeper."""
+    """Raise ForeignTable if the table belongs to another pipeline, in any ZooKeeper."""
     table = main.open()
     if table and (whose := explain_taken(table, main.pipeline, main.group)):
         raise ForeignTable(f"{whose}. Nothing was done")

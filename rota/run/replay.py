@@ -1,9 +1,11 @@
-"""Read a past range again and put its rows in place of the old ones: a Dagster backfill with `replay` in its config.
+"""Reads a consumed range again and replaces its rows: a Dagster backfill with `replay` in its config.
 
-Law: a replay needs no ownership and moves no token, offset or checkpoint; it may run beside live consumption. It refuses a
-range that was not consumed yet, or that the source no longer has as a whole, before it writes anything. A file that was
-corrected in place is read as it is now, and counts as that from then on: first the table has its rows, then the index its
-size and time, so that whoever dies in between leaves a file that still shows as changed. It has the deadline of a run.
+Laws:
+1. A replay needs no ownership and moves no token, offset or checkpoint. It may run beside live consumption.
+2. It refuses, before it writes, a range that was not consumed, or that the source no longer has as a whole.
+3. A file that was corrected in place is read as it is now. The table gets its rows first, then the index its size and
+   time. So a replay that dies in between leaves a file that is still listed as changed.
+4. It has the deadline of a run.
 """
 
 import uuid
@@ -22,7 +24,7 @@ ONCE = "its source gives each record once: nothing of it can be read again. Publ
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRange:
-    """The rows of [start, end) are those of this replay now."""
+    """The rows of [start, end) are now those of this replay."""
 
     partition: str
     start: int
@@ -37,15 +39,19 @@ class ReplayedRange:
 
 @dataclass(frozen=True, slots=True)
 class RefusedReplay:
-    """Nothing of the partition was changed, for `reason`."""
+    """The partition is unchanged, for `reason`."""
 
     partition: str
     reason: str
 
 
 def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
-    """One event for each partition, after the table has its rows. Raises EnvironmentFailed, ForeignTable (nothing was
-    written)."""
+    """Replay the ranges, and yield one event per partition after the table has its rows.
+
+    Raises:
+        EnvironmentFailed: Spark, the source or the table does not answer.
+        ForeignTable: the table belongs to another pipeline or group; nothing was written.
+    """
     refused = find_refused(ports, ranges)
     yield from (RefusedReplay(p, reason) for p, reason in refused.items())
     wanted = {p: r for p, r in ranges.items() if p not in refused}
@@ -60,7 +66,7 @@ def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Itera
 
 
 def _replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
-    """Of ranges that the source is asked for again."""
+    """Replay ranges that `find_refused` accepted."""
     broken = ports.source.find_broken(ranges)
     yield from (RefusedReplay(p, f"the source no longer has the whole range: {why}") for p, why in broken.items())
     wanted = {p: r for p, r in ranges.items() if p not in broken}
@@ -78,7 +84,7 @@ def _replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iter
 
 
 def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
-    """The partitions whose range cannot be replayed, whatever the source has now, with the reason."""
+    """Return partition -> why its range cannot be replayed, whatever the source has now."""
     if not isinstance(ports.source, Replays):
         return dict.fromkeys(ranges, ONCE)
     positions = ports.main.read_positions(tuple(ranges))
@@ -93,13 +99,13 @@ def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
 
 
 def _plan_jobs(source: Source, ranges: Ranges) -> list[Ranges]:
-    """As many partitions at a time as a job of a run holds; each range as a whole, however long it is."""
+    """Return the jobs, each with as many partitions as a job of a run holds, and each range as a whole."""
     starts, ends = ({p: r[at] for p, r in ranges.items()} for at in (0, 1))
     return [{p: ranges[p] for p in job} for job in source.plan_jobs(starts, ends)]
 
 
 def _endpoint(tree: GroupState, ranges: Ranges) -> str | None:
-    """The Spark of an owner of one of the partitions, else of any live worker, else of this process."""
+    """Return the Spark of an owner of one of the partitions, else of any live worker; None: use this process."""
     own = tree.owned(ranges)
     live = {one.incarnation: one.record.endpoint for one in tree.live() if one.record}
     owners = [own[p].incarnation for p in ranges if p in own]

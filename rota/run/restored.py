@@ -1,7 +1,7 @@
-"""Whether the table, or the source, is an older one. Law: whoever assigns offsets asks here first.
+"""Whether the table, or the source, is an older one. Law: each caller that assigns offsets checks this first.
 
-A source that lost offsets would assign them anew: what was consumed would be read again, and what came meanwhile would be
-taken for consumed.
+A source that lost offsets would assign them anew. Consumed records would be read again, and newer ones would be
+skipped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,9 @@ ADOPT = "Type: rota adopt"
 
 
 def explain_restored(location: str, was: Checkpoint | None, now: Position) -> ForeignTable | None:
-    """Why a person must look at a partition whose checkpoint is beyond its table, or names another; None: all is well."""
+    """Return why an operator must look at a partition whose checkpoint is beyond its table, or names another; None if
+    it is well.
+    """
     if was and was.offset > (now.offset or 0):
         behind = f"the checkpoint is at {was.offset} and {location} at {now.offset or 0}"
         return ForeignTable(f"{behind}: an older table was restored", step=ADOPT)
@@ -26,8 +28,15 @@ def explain_restored(location: str, was: Checkpoint | None, now: Position) -> Fo
 
 
 def find_lost_offsets(source: Source, main: Ledger, positions: Mapping[str, Position]) -> dict[str, str]:
-    """Partition -> why its source has assigned fewer offsets than the table consumed, or lost and assigned them anew; in
-    these none may be assigned. `positions` were read before: a commit comes after the offsets that it consumed."""
+    """Return partition -> why its source has assigned fewer offsets than the table consumed, or assigned lost ones
+    anew. No offset may be assigned in these.
+
+    Args:
+        source: the pipeline's source.
+        main: the pipeline's main table.
+        positions: what the table consumed. They are read before this call, because a commit follows the offsets that it
+            consumes.
+    """
     if not isinstance(source, Remembers):
         return {}
     ends = source.read_assigned_ends(tuple(positions))

@@ -1,8 +1,10 @@
-"""Which files changed after they were consumed: what they hold now is in no table, until their offsets are replayed.
+"""Which files changed after they were consumed: no table has what they contain now, until their offsets are replayed.
 
-Law: only looking, at consumed offsets as the table's log names them: what was skipped, or stood before a partition's start,
-was not consumed. A run's check looks at the newest ones alone, `rota check` at all of them. A file that is gone is nobody's
-fault: people tidy up what was consumed.
+Laws:
+1. It only reads, and only consumed offsets as the table's log names them. Skipped offsets, and those before a
+   partition's start, were not consumed.
+2. The check of a run compares the newest files only; `rota check` compares all.
+3. A file that is gone is no fault: users may delete what was consumed.
 """
 
 from collections import defaultdict
@@ -12,28 +14,34 @@ from rota.dataplane.ports import ChangesInPlace, Source
 from rota.ledger.values import LogEntry
 from rota.run.spans import join_offsets
 
-LOOKED = 1000  # consumed files of a pipeline that a run's check looks at
-ALL = 1 << 62
-NAMED = 3  # ranges of a partition to replay
+MAX_COMPARED_FILES = 1000  # consumed files of a pipeline that a run's check compares
+UNLIMITED = 1 << 62
+MAX_NAMED_RANGES = 3  # ranges of a partition that the reason names
 
 
 def explain_rewritten(
-    source: Source, past: Iterable[LogEntry], only: str | None = None, most: int | None = LOOKED
+    source: Source, past: Iterable[LogEntry], only: str | None = None, most: int | None = MAX_COMPARED_FILES
 ) -> dict[str, str]:
-    """Partition -> its files that changed, with what to do; `past` is newest first. `only`: of this partition. `most`: so
-    many files are looked at, all if None."""
+    """Return partition -> its files that changed, with the next step.
+
+    Args:
+        source: the pipeline's source.
+        past: the table's log, newest first.
+        only: restricts the search to this partition.
+        most: how many files are compared; None: all.
+    """
     if not isinstance(source, ChangesInPlace):
         return {}
     spans = defaultdict[str, list[tuple[int, int]]](list)
     for partition, span in _take_newest(past, only, most):
         spans[partition].append(span)
     found = source.find_rewritten({p: sorted(of) for p, of in spans.items()})
-    return {p: _told(source, p, sorted(changed)) for p, changed in found.items() if changed}
+    return {p: _describe_changes(source, p, sorted(changed)) for p, changed in found.items() if changed}
 
 
 def _take_newest(past: Iterable[LogEntry], only: str | None, most: int | None) -> Iterator[tuple[str, tuple[int, int]]]:
-    """What was consumed, newest first, up to so many offsets."""
-    left = most if most is not None else ALL
+    """Yield the consumed offsets, newest first, up to so many."""
+    left = most if most is not None else UNLIMITED
     for one in (p for p in past if p.op == "commit"):
         for partition, (start, end) in one.ranges.items():
             if only in (None, partition) and left > 0:
@@ -41,12 +49,12 @@ def _take_newest(past: Iterable[LogEntry], only: str | None, most: int | None) -
                 left -= end - start
 
 
-def _told(source: Source, partition: str, changed: list[int]) -> str:
+def _describe_changes(source: Source, partition: str, changed: list[int]) -> str:
     first = f"{source.locate(partition, changed[0])} (offset {changed[0]})"
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     spans = [f"from {start} to {end}" for start, end in join_offsets(changed)]
-    rest = ", and so on" if len(spans) > NAMED else ""
+    rest = ", and so on" if len(spans) > MAX_NAMED_RANGES else ""
     return (
         f"{first}{more} changed after being consumed: what is in there now is not in the table. A replay takes it: "
-        f"{', '.join(spans[:NAMED])}{rest}"
+        f"{', '.join(spans[:MAX_NAMED_RANGES])}{rest}"
     )

@@ -1,9 +1,10 @@
-"""What a person is shown of batches and replays beside their numbers: where the records came from, some rows, how many.
+"""What the page shows of batches and replays beside their numbers: where the records came from, some rows, and a row
+count.
 
 Laws:
 1. Nothing here fails a run: what cannot be read is left out. No Spark starts.
-2. Of more than `MAX_SAMPLED_BATCHES` batches that are told together only counts and columns are read.
-3. The rows are those that the batch or the replay itself brought: never one that stood in the table before.
+2. Of more than `MAX_SAMPLED_BATCHES` batches that are reported together, only counts and columns are read.
+3. The rows are those that the batch or replay itself added, never older rows of the table.
 """
 
 import json
@@ -25,8 +26,11 @@ WrittenRange = CommittedBatch | ReplayedRange
 
 @dataclass(frozen=True, slots=True)
 class BatchSample:
-    """What is shown of one batch. `sources` are the places of its first and of its last record; `rows` are its first rows,
-    column -> value; `count` is how many rows the partition has. Empty, or None: unknown."""
+    """The sample of one batch.
+
+    `sources` are the places of its first and last record. `rows` are its first rows, column -> value. `count` is the
+    number of rows of the partition. Empty or None: unknown.
+    """
 
     sources: tuple[str, ...] = ()
     rows: Sequence[Mapping[str, object]] = ()
@@ -34,7 +38,7 @@ class BatchSample:
 
 
 def take_samples(ports: Ports, batches: Sequence[WrittenRange], counted: Iterable[str]) -> Iterator[BatchSample]:
-    """What is shown of each batch. The rows of the `counted` partitions are counted."""
+    """Yield the sample of each batch, in order. Count the rows of the `counted` partitions."""
     few, asked = len(batches) <= MAX_SAMPLED_BATCHES, tuple(counted)
     newest = {one.partition: one.table_version for one in batches}
     rows = samples.read_samples(ports.main, newest, ROWS_PER_SAMPLE) if few else {}
@@ -52,7 +56,7 @@ def _locate(source: Source, batch: WrittenRange) -> tuple[str, ...]:
 
 
 def read_columns(main: Ledger) -> Mapping[str, str]:
-    """The table's columns, name -> type as Delta calls it; empty if they cannot be read."""
+    """Return the table's columns, name -> type as Delta names it; empty if they cannot be read."""
     with suppress(RotaError, OSError):
         fields = json.loads(main.read_schema() or "{}").get("fields", ())
         return {one["name"]: one["type"] if isinstance(one["type"], str) else one["type"]["type"] for one in fields}

@@ -1,18 +1,18 @@
-"""A run serves its worker: it consumes, looks again, consumes, until there is a reason to end.
+"""A run serves its worker: it consumes, polls, and consumes again, until it has a reason to end.
 
 Laws:
-1. Each batch is what it is in a run of one batch. `consume` reads the rights anew, registers the run for what it names,
-   claims, commits and writes the checkpoint. Between two batches no node of the run names a partition, so that no hand-over
-   waits for it.
-2. The run ends between two batches, never within one: when nothing came for `linger` seconds, when `max_run` seconds are
-   over, when its worker leaves or is gone, when `find_reason` gives a reason, or when all that it had is parked: the next
-   try is another run's, and no reader waits for this one. If a partition was parked for the first time, the run ends once
-   it has served `linger` seconds: Dagster shows a partition as failed only when the run has ended.
-3. A look names only what the run's worker may work on at that moment. What is named is judged again by `consume`.
-4. A look takes at most a quarter of the time. A pause ends sooner where what a look left has rested by then: it is read at
-   that moment. What is told of a commit counts as pause.
+1. Each batch is what it is in a run of one batch: `consume` reads the rights anew, registers the run for its
+   partitions, claims, commits and writes the checkpoint. Between two batches no node of the run names a partition, so
+   that no handover waits for the run.
+2. The run ends between two batches, never within one. It ends when nothing came for `linger` seconds, when `max_run`
+   seconds are over, when its worker leaves or is gone, when `find_reason` returns a reason, or when all its partitions
+   are parked. If it parked a partition for the first time, it ends once it has served `linger` seconds: Dagster shows a
+   partition as failed only after the run has ended.
+3. A poll returns only partitions that the run's worker may work on at that moment. `consume` checks them again.
+4. Polling takes at most a quarter of the time. A pause ends early if a file will have settled by then: the file is read
+   at that moment. Time that a caller spends on reporting a commit counts as pause.
 
-The clock is that of the ports; `wait` lets seconds pass.
+`ports.clock` gives the time; `wait` lets seconds pass.
 """
 
 import time
@@ -27,8 +27,8 @@ from rota.pipeline import Pipeline
 from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.run.work import WorkWatcher
 
-PAUSE = 0.5  # seconds from a look, or from a commit that came of it, to the next look
-RELAXED = 1 / 8  # of the time since something came: a look that is paid for waits so long, up to the source's own pause
+POLL_INTERVAL = 0.5  # seconds from a poll, or from the commit that follows it, to the next poll
+POLL_DECAY = 1 / 8  # of the idle time: where a poll costs money it waits so long, up to the source's own interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +41,12 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """The run has nothing to do until its next look."""
+    """The run has nothing to do until its next poll."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunEnd:
-    """The run serves no longer, for `reason`."""
+    """The run has ended, for `reason`."""
 
     reason: str
 
@@ -63,10 +63,21 @@ def serve(
     wait: Callable[[float], None] = time.sleep,
     find_reason: Callable[[], str] = str,
 ) -> Iterator[Event | Rest | RunEnd]:
-    """Consumes `partitions`, then what each look finds. Yields what `consume` yields, a Rest before each pause, and at last
-    a RunEnd. Raises as `consume` does."""
+    """Consume `partitions`, then what each poll finds.
+
+    Args:
+        limits: how long the run serves.
+        wait: lets seconds pass.
+        find_reason: returns a reason to end the run; empty if there is none.
+
+    Yields:
+        the events of `consume`, a Rest before each pause, and a RunEnd at the end.
+
+    Raises:
+        the errors of `consume`.
+    """
     began = came = since = ports.clock()
-    work, pause, least = tuple(partitions), PAUSE, 0.0
+    work, pause, least = tuple(partitions), POLL_INTERVAL, 0.0
     parked = newly = committed = False
     watcher = WorkWatcher(tree, pipeline, ports.source, incarnation)
     while True:
@@ -98,16 +109,16 @@ def serve(
         sparing = ports.source.look_every if isinstance(ports.source, Paced) else 0.0
         since = ports.clock()
         least = 3 * (since - looked)
-        pause = max(PAUSE, min(sparing, (looked - came) * RELAXED), least)
+        pause = max(POLL_INTERVAL, min(sparing, (looked - came) * POLL_DECAY), least)
 
 
 def _find_rest(source: Source, seconds: float) -> float:
-    """As many seconds, or fewer where something has rested by then."""
+    """Return `seconds`, or fewer if a file has settled by then."""
     return source.find_rest(seconds) if isinstance(source, Rests) else seconds
 
 
 def _find_end(began: float, came: float, now: float, limits: RunLimits, newly: bool) -> str:
-    """Why the run's time is over; empty if it is not. `newly`: a partition was parked for the first time."""
+    """Return why the run's time is over; empty if it is not. `newly`: it parked a partition for the first time."""
     if now - came >= limits.linger:
         return f"nothing came for {limits.linger:g} s"
     if newly and now - began >= limits.linger:

@@ -1,7 +1,7 @@
 """Which offsets a replay takes: a range, files by name, what was consumed in a time, or what changed since.
 
-Law: only what the table's log says was consumed is chosen; a range is taken as it is, and the replay refuses a bad one. Each
-offset is in one span, and what was skipped in between is in none. What it costs grows with the commits, not the offsets.
+Law: it chooses only offsets that the table's log names as consumed, but for a range, which the replay itself checks.
+Each offset is in one span, and skipped offsets are in none. The cost grows with the commits, not with the offsets.
 """
 
 from collections import defaultdict
@@ -19,11 +19,13 @@ OFFSETS = "Say which offsets to replay, from and to; or when they were consumed,
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to replay: one of these. Raises ConfigError where none is given, or more than one.
+    """What to replay; exactly one of the fields is set. Raises ConfigError if none or several are.
 
-    `range` is [start, end). `files` are paths below the landing folder, or ends of such. `time` is [since, until) in seconds
-    since 1970, of commits; where `stamped` of the records themselves. `changed`: the files that changed after they were
-    consumed.
+    Args:
+        range: offsets [start, end).
+        files: paths below the landing folder, or the ends of such paths.
+        time: [since, until) in seconds since 1970, of commits; with `stamped`, of the records' own timestamps.
+        changed: the files that changed after they were consumed.
     """
 
     range: tuple[int, int] | None = None
@@ -34,14 +36,17 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.stamped and not self.time:
-            raise ConfigError("stamped says of which time since and until are. Give one of them")
+            raise ConfigError("stamped needs a time. Give since, until or both")
         if sum(map(bool, (self.range is not None, self.files, self.time is not None, self.changed))) != 1:
             raise ConfigError("Say what to replay: from and to, or files, or since and until, or changed. One of them")
 
 
 def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dict[str, list[tuple[int, int]]]:
-    """Partition -> spans to replay; one with none is left out. Raises ConfigError where a file was not consumed, or
-    where the source has no files, or nothing of it can change."""
+    """Return partition -> spans to replay; a partition without spans is left out.
+
+    Raises:
+        ConfigError: a file was not consumed, the source has no files, or its records cannot change.
+    """
     if choice.range:
         return {p: [choice.range] for p in partitions}
     consumed = find_consumed(ports.main.read_log(), set(partitions), None if choice.stamped else choice.time)
@@ -62,8 +67,13 @@ def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dic
 def find_consumed(
     past: Iterable[LogEntry], partitions: Container[str] | None = None, time: tuple[float, float] | None = None
 ) -> dict[str, list[tuple[int, int]]]:
-    """Partition -> the spans that were consumed, of these if they are given, in this time if it is. What was skipped is not
-    among them."""
+    """Return partition -> the consumed spans, without skipped offsets.
+
+    Args:
+        past: the table's log.
+        partitions: restricts the result to these.
+        time: restricts the result to commits in [since, until), in seconds since 1970.
+    """
     found = defaultdict[str, list[tuple[int, int]]](list)
     for one in past:
         if one.op == "commit" and (time is None or time[0] <= one.at < time[1]):
@@ -74,20 +84,20 @@ def find_consumed(
 
 
 def join_offsets(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Sorted offsets as half-open spans that hold no other."""
+    """Yield sorted offsets as half-open spans that contain no other offset."""
     for _, run in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0]):
         found = [offset for _, offset in run]
         yield found[0], found[-1] + 1
 
 
 def list_rounds(spans: Mapping[str, list[tuple[int, int]]]) -> Iterator[Ranges]:
-    """The spans as replays, each with one span of a partition at most."""
+    """Yield the spans as replays with at most one span per partition."""
     for row in zip_longest(*spans.values()):
         yield {p: span for p, span in zip(spans, row, strict=True) if span}
 
 
 def parse_time(text: str, default: float) -> float:
-    """Seconds since 1970 of a time in ISO 8601, in UTC unless it says otherwise. Raises ConfigError."""
+    """Return the seconds since 1970 of a time in ISO 8601; UTC unless it names a zone. Raises ConfigError."""
     if not text:
         return default
     try:

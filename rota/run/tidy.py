@@ -1,9 +1,10 @@
-"""Consumed files are taken away from where they landed (`after`): by the run that consumed them, and by the maintenance.
+"""Removes consumed files from where they landed (`after`): for the run that consumed them, and for the maintenance.
 
-Law: a file goes only while its rows are in the table, as far as the table's log tells. None goes while a change of the rows
-by another program is not adopted, or a file of the table is gone. What was consumed before such a change was adopted stays
-until a replay writes its rows again. An offset means the same file only under the same index: what was consumed under
-another index stays.
+Laws:
+1. A file is removed only while its rows are in the table, as far as the table's log shows.
+2. No file is removed while a change of rows by another program is not adopted, or while a file of the table is gone.
+   What was consumed before an adopted change stays until a replay writes its rows again.
+3. An offset means the same file only under the same index. What was consumed under another index stays.
 """
 
 import logging
@@ -24,7 +25,7 @@ def name_index(source: Source) -> str:
 
 
 def tidy_batch(source: Source, main: Ledger, consumed: Spans, table: str) -> None:
-    """Take away what this run has just committed to the table of this id. Raises nothing."""
+    """Remove what this run has just committed to the table of this id. Raises nothing."""
     if not (consumed and isinstance(source, TidiesUp) and source.tidies):
         return
     try:
@@ -36,9 +37,10 @@ def tidy_batch(source: Source, main: Ledger, consumed: Spans, table: str) -> Non
 
 
 def tidy_all(source: Source, main: Ledger) -> Tidied:
-    """Take away all that was consumed and is in the table now.
+    """Remove all files that were consumed and whose rows are in the table now.
 
-    Raises: EnvironmentFailed if the table lacks files, or another program changed its rows.
+    Raises:
+        EnvironmentFailed: the table lacks files, or another program changed its rows.
     """
     if not (isinstance(source, TidiesUp) and source.tidies):
         return Tidied()
@@ -51,7 +53,7 @@ def tidy_all(source: Source, main: Ledger) -> Tidied:
 
 
 def find_present(past: Iterable[LogEntry], index: str) -> Spans:
-    """Return partition -> the spans that were consumed under this index and whose rows no other program took since.
+    """Return partition -> the spans that were consumed under this index and whose rows no other program removed since.
 
     Args:
         past: the table's log, newest first.

@@ -1,7 +1,7 @@
-"""Read a little of a source through schema and transform, as a run does, into a folder that is deleted afterwards.
+"""Reads a little of a source through schema and transform, as a run does, into a folder that is deleted afterwards.
 
-Law: nothing is consumed, and nothing is written outside the ports' own folder. Source, job, writer and commit are those of
-a run, so a record that a tryout accepts is accepted by a run.
+Law: it consumes nothing, and writes nothing outside the ports' own folder. Source, job, writer and commit are those of
+a run, so a run accepts each record that a tryout accepts.
 """
 
 import uuid
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TriedPartition:
-    """What became of one partition.
+    """The result for one partition.
 
-    `rows` and `bad` count the records of the offsets [start, end); nothing was read if the two are equal. `error` is why a
-    run would park the partition; empty if it would not.
+    `rows` and `bad` count the records of the offsets [start, end). If the two offsets are equal, nothing was read.
+    `error` is why a run would park the partition; empty if it would not.
     """
 
     partition: str
@@ -38,8 +38,11 @@ class TriedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Tryout:
-    """What a tryout found. `columns`: name -> type, empty if no row was written. `rows` and `bad_records` are the first of
-    each partition; a bad record has `partition`, `offset`, `position`, `file`, `reason` and `raw`."""
+    """The result of a tryout.
+
+    `columns`: name -> type, empty if no row was written. `rows` and `bad_records` are the first of each partition. A
+    bad record has `partition`, `offset`, `position`, `file`, `reason` and `raw`.
+    """
 
     columns: Mapping[str, str]
     partitions: tuple[TriedPartition, ...]
@@ -48,7 +51,7 @@ class Tryout:
 
     @property
     def works(self) -> bool:
-        """Whether a run would park none of these partitions, and there was something to read."""
+        """Return whether there was something to read and a run would park none of these partitions."""
         tried = [one for one in self.partitions if one.end > one.start or one.error]
         return bool(tried) and not any(one.error for one in tried)
 
@@ -133,7 +136,7 @@ class _Trying:
     def _commit(
         self, piece: WrittenFiles, claim: TableClaim, found: Mapping[str, TriedPartition]
     ) -> dict[str, TriedPartition]:
-        """Commits what was written into the tryout's own table, which refuses columns that no table of its kind has."""
+        """Commit the written files to the tryout's own table, which refuses columns that no Delta table may have."""
         kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
         counts, error = piece.count_rows(), ""
         files = tuple(f for f in piece.files if f.partition in kept)
@@ -150,7 +153,9 @@ class _Trying:
         }
 
     def _find_rest(self, jobs: Sequence[Ranges], found: Mapping[str, TriedPartition]) -> tuple[Ranges, ...]:
-        """What a run leaves to the next one: the offsets behind those that it wrote before it met a record that fails."""
+        """Return what a run leaves to the next one: the offsets behind those that it wrote before it met a record that
+        fails.
+        """
         left = [
             {p: (found[p].end, end) for p, (_, end) in job.items() if not found[p].error and found[p].end < end}
             for job in jobs

@@ -1,6 +1,7 @@
-"""What there is to consume, and who may: the one place where lag is computed, and where a click finds its owners.
+"""What there is to consume, and which incarnation may consume it: the one place that computes lag and finds the owners
+for a click.
 
-Law: only looking; nothing is written and no Spark is started. A look costs a folder listing and a few reads.
+Law: it only reads; it writes nothing and starts no Spark. A poll costs a folder listing and a few reads.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,8 +21,8 @@ from rota.pipeline import Pipeline
 from rota.registry import open_source
 from rota.run.eligibility import Facts, judge, read_facts
 
-LAUNCH = 1.0  # seconds that a launch takes at least: what will have rested by then is work for the run that comes
-MEASURED = 1_000  # partitions of a group whose lags are told with an epoch: the next one waits for the look
+LAUNCH = 1.0  # seconds that a launch takes at least: a file that will have settled by then is work for that run
+MAX_MEASURED_PARTITIONS = 1_000  # partitions of a group whose lags an epoch records: the next epoch waits for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The partitions of a click by the incarnation that owns them; `skipped` says why nobody works on the others."""
+    """The partitions of a click by the incarnation that owns them; `skipped` has the reason for each other one."""
 
     by_incarnation: Mapping[str, tuple[str, ...]]
     skipped: Mapping[str, str]
@@ -43,18 +44,23 @@ class Owners:
 
 
 def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Partition -> (offset, end offset). One that no run ever looked at, and that starts at its end, counts as behind by all
-    it has: the run that looks writes down where it starts. One whose checkpoint or source cannot be read is left out."""
+    """Return partition -> (offset, end offset). A partition with an unreadable checkpoint or source is left out.
+
+    A partition without a checkpoint that starts at its end counts as behind by all it has: the first run records its
+    start.
+    """
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
     return measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
 
 
 def read_group_lags(tree: GroupReader, pipelines: Iterable[Pipeline]) -> dict[str, int]:
-    """How many offsets each partition of these pipelines is behind. A pipeline whose source cannot be asked is left out;
-    nothing is told of more than `MEASURED` partitions."""
+    """Return how many offsets each partition of these pipelines is behind.
+
+    A pipeline whose source does not answer is left out. For more than `MAX_MEASURED_PARTITIONS` the result is empty.
+    """
     records = tree.partitions()
-    if sum(len(record.keys) for record in records.values()) > MEASURED:
+    if sum(len(record.keys) for record in records.values()) > MAX_MEASURED_PARTITIONS:
         return {}
     found: dict[str, int] = {}
     for pipeline in pipelines:
@@ -67,7 +73,7 @@ def read_group_lags(tree: GroupReader, pipelines: Iterable[Pipeline]) -> dict[st
 def measure_lags(
     source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str]
 ) -> dict[str, tuple[int, int]]:
-    """What `read_lags` says, of checkpoints that were read before."""
+    """Return what `read_lags` does, from checkpoints that were read before."""
     wanted = tuple(partitions)
     new = [p for p in wanted if p not in checkpoints]
     starts = source.choose_starts(dict.fromkeys(new, 0), later=new)
@@ -78,7 +84,7 @@ def measure_lags(
 def find_work(
     tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None
 ) -> tuple[Work, ...]:
-    """What each live incarnation, or the one that is named, could consume now: see `measure_work`."""
+    """Return what each live incarnation, or the given one, could consume now: see `measure_work`."""
     return measure_work(_read_facts(tree, pipeline, incarnation), source, incarnation)
 
 
@@ -88,16 +94,17 @@ def _read_facts(tree: GroupReader, pipeline: Pipeline, incarnation: str | None) 
 
 
 class WorkWatcher:
-    """Looks for the work of a pipeline again and again, for the sensor and for a run.
+    """Polls for the work of a pipeline, for the sensor and for a run.
 
-    Invariant: `find_work` returns what the function `find_work` would return. A look reads ZooKeeper again only if its stamp
-    changed. It asks the source each time.
+    Invariant: `find_work` returns what the function `find_work` would return. A poll reads ZooKeeper again only if its
+    zxid changed. It asks the source each time.
 
     Args:
         tree: the group.
         pipeline: the pipeline.
-        source: the source of a run; None opens the pipeline's source at each look, as a run finds it that is launched now.
-        incarnation: the incarnation of which the work is sought; None for all of the group.
+        source: the source of a run. None opens the pipeline's source at each poll, as a run finds it that is launched
+            now.
+        incarnation: the incarnation whose work is sought; None for all of the group.
     """
 
     def __init__(
@@ -108,7 +115,7 @@ class WorkWatcher:
         self._readings = Readings(tree.store)
 
     def look(self) -> None:
-        """Read which incarnations are live, and forget everything else if ZooKeeper changed. Raises Unavailable."""
+        """Read which incarnations are live, and drop all other cached facts if ZooKeeper changed. Raises Unavailable."""
         self._readings.refresh()
         self.lives = self._readings.keep("live", lambda: {one.incarnation: one.record for one in self.tree.live()})
 
@@ -123,17 +130,20 @@ class WorkWatcher:
 
 
 def foresee(source: Source) -> Source:
-    """The source as a run finds it that is launched now. A file that is written again meanwhile lets the run wait: it goes
-    on as any run for which nothing comes."""
+    """Return the source as a run finds it that is launched now.
+
+    If a file is written again meanwhile, the run waits for it as for any new file.
+    """
     return source.ahead(LAUNCH) if isinstance(source, Rests) else source
 
 
 def measure_work(facts: Facts, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:
-    """The partitions that each incarnation, or the one that is named, may work on and that lag. An incarnation with nothing
-    to do is left out.
+    """Return the partitions that each incarnation, or the given one, may work on and that lag. Incarnations without
+    work are left out.
 
-    A source that cannot be read counts as behind by one, and so does a partition that was parked until now: the run that
-    looks says why it waits, or that it no longer does."""
+    A partition whose source cannot be read, or whose retry is due, counts as behind by one. The run then reports why it
+    still waits, or consumes it.
+    """
     owners = judge(facts, incarnation).owners
     seen = measure_lags(source, facts.checkpoints, owners)
     behind: dict[str, dict[str, tuple[int, int]]] = {}
@@ -145,8 +155,9 @@ def measure_work(facts: Facts, source: Source, incarnation: str | None = None) -
 
 
 def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
-    """As many as one run takes; the rest goes with the next. The partition that was consumed longest ago comes first, so
-    that all have their turn; of those alike the one with most lag."""
+    """Return as many partitions as one run takes. Those that were consumed longest ago come first; of those alike, the
+    ones with most lag.
+    """
     if len(first := next(portions(tuple(lags)))) == len(lags):
         return lags
     done = facts.checkpoints
@@ -159,24 +170,26 @@ def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, 
 
 
 def read_owners(tree: GroupReader, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
-    """The partitions of a click or a backfill by current owner; one that nobody may work on now is never waited for."""
+    """Return the partitions of a click or a backfill by current owner. The call never waits for a partition that none
+    may work on.
+    """
     wanted, known = tuple(dict.fromkeys(partitions)), set(_list_known(tree, pipeline))
     judged = judge(read_facts(tree, (p for p in wanted if p in known)))
     found: dict[str, list[str]] = {}
     for p, incarnation in judged.owners.items():
         found.setdefault(incarnation, []).append(p)
-    unknown = {p: "nobody owns it" for p in wanted if p not in known}
+    unknown = {p: "no worker owns it" for p in wanted if p not in known}
     shares = {i: tuple(ps) for i, ps in sorted(found.items())}
     return Owners(shares, {**judged.obstacles, **unknown}, judged.busy)
 
 
 def _list_known(tree: GroupReader, pipeline: Pipeline) -> tuple[str, ...]:
-    """The partitions of the pipeline that the group balances."""
+    """Return the partitions of the pipeline that the group balances."""
     record = tree.partitions().get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()
 
 
 def _list_target(tree: GroupReader, pipeline: Pipeline, incarnation: str) -> tuple[str, ...]:
-    """The partitions of the pipeline in the target of the incarnation's worker."""
+    """Return the partitions of the pipeline in the target of the incarnation's worker."""
     target = tree.target(worker_of(incarnation))
     return tuple(sorted(p for p in target.partitions if pipeline_of(p) == pipeline.name)) if target else ()

@@ -62,7 +62,7 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
     found = read_owners(world.tree, world.pipeline, ["p:a", "p:b", "p:c", "p:d", "p:none"])
     assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p:a",)]
     assert found.skipped["p:b"] == "the target of w1 does not name it"
-    assert found.skipped["p:d"] == "nobody owns it"
+    assert found.skipped["p:d"] == "no worker owns it"
     events = world.run(*"abcd")
     dropped = {e.partition: e.reason for e in events if isinstance(e, DroppedPartition)}
     assert set(dropped) == {"p:b", "p:c", "p:d"}

@@ -44,8 +44,8 @@ def make_parked(retry_at: float | None, since: float = 50.0) -> Parked:
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "nothing is in the way": ({}, ""),
-    "it has no own record": ({"owns": {}}, "nobody owns it"),
-    "it is free": ({"owns": {"p": OwnView(None, 3, 40)}}, "nobody owns it"),
+    "it has no own record": ({"owns": {}}, "no worker owns it"),
+    "it is free": ({"owns": {"p": OwnView(None, 3, 40)}}, "no worker owns it"),
     "its own record cannot be read": ({"owns": {}, "unreadable": {"p": CLOSED}}, CLOSED),
     "its owner is gone": ({"lives": {OTHER: Live()}}, f"its owner {ME} is gone"),
     "its owner is unreadable": ({"lives": {ME: None}}, f"what its owner {ME} announces cannot be read"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PLAIN = ("rota/core", "rota/coordination", "rota/group", "rota/people")
+PLAIN = ("rota/core", "rota/coordination", "rota/group", "rota/people", "rota/run")
 WORDS = ("nobody", "somebody", "whoever", "who", "whom", "told", "tells", "says", "stands", "hangs on", "goes by")
 NOT_PLAIN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 

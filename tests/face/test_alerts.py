@@ -127,7 +127,7 @@ def test_a_cause_is_told_once_however_many_partitions_meet_it_and_once_when_it_i
 
 def test_what_heals_itself_calls_nobody(listener: Listener) -> None:
     waits = Need("partition", "p:a", "failed", "it failed and is tried again", "", 1.0, False, float("inf"))
-    soon = Need("partition", "p:b", "unowned", "nobody owns it", "", 1.0, False, 46.0)
+    soon = Need("partition", "p:b", "unowned", "no worker owns it", "", 1.0, False, 46.0)
     listener.need(waits, soon)
     assert listener.tick() == []
 

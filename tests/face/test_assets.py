@@ -146,7 +146,7 @@ def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Ben
     why = bench.list_skipped(result)
     assert set(why) == {"p:a", "p:nowhere"}
     assert "parked: the user's transform raised" in why["p:a"]
-    assert "nobody owns it" in why["p:nowhere"]
+    assert "no worker owns it" in why["p:nowhere"]
     assert not result.success, "whoever asked is told of those that could not be"
     assert bench.status(names.records("p")) == (["p:b", "p:c", "p:d", "p:e", "p:f"], ["p:a", "p:nowhere"])
     assert not bench.look()["none_parked"]

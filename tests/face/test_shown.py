@@ -188,7 +188,7 @@ def test_lags_are_those_of_the_sources_that_can_be_asked_and_of_no_very_large_gr
     tree.grow("p", ("a", "b"))
     tree.grow("nowhere", ("c",))
     assert work.read_group_lags(tree, pipelines) == {"p:a": 2, "p:b": 1}
-    monkeypatch.setattr(work, "MEASURED", 2)
+    monkeypatch.setattr(work, "MAX_MEASURED_PARTITIONS", 2)
     assert work.read_group_lags(tree, pipelines) == {}
 
 

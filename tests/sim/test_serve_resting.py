@@ -7,7 +7,7 @@ from typing import Self
 import pytest
 
 from rota.run.consume import CommittedBatch
-from rota.run.serve import PAUSE, RunLimits, serve
+from rota.run.serve import POLL_INTERVAL, RunLimits, serve
 from rota.run.work import LAUNCH, find_work, foresee
 from simulator.source import MemorySource
 from tests.sim.served_run import BATCH, PIPELINE, ServedRun
@@ -71,12 +71,12 @@ def serve_arrivals(arrivals: list[float], *, foreseen: bool = True) -> tuple[lis
 def test_what_rests_is_read_the_moment_that_it_has_rested(arrival: float) -> None:
     ((came,), looks) = serve_arrivals([arrival])
     assert came - BATCH - arrival == pytest.approx(SETTLE, abs=0.01)
-    assert len([at for at in looks if at < came]) <= came / PAUSE + 2, "at the price of one look"
+    assert len([at for at in looks if at < came]) <= came / POLL_INTERVAL + 2, "at the price of one look"
 
 
 def test_without_foresight_it_waits_for_the_next_look() -> None:
     waits = [serve_arrivals([at], foreseen=False)[0][0] - BATCH - at - SETTLE for at in (3.05, 3.2, 3.33, 3.49)]
-    assert max(waits) > PAUSE / 2
+    assert max(waits) > POLL_INTERVAL / 2
 
 
 def test_what_comes_all_the_time_is_not_looked_for_more_often() -> None:
@@ -85,7 +85,7 @@ def test_what_comes_all_the_time_is_not_looked_for_more_often() -> None:
     came, looks = serve_arrivals(arrivals)
     assert len(came) == len(arrivals)
     busy = [at for at in looks if 5.0 + SETTLE <= at <= came[-1]]
-    assert len(busy) <= 3 * (came[-1] - 5.0 - SETTLE) / (PAUSE + BATCH) + 3, "a look, and what a batch asks"
+    assert len(busy) <= 3 * (came[-1] - 5.0 - SETTLE) / (POLL_INTERVAL + BATCH) + 3, "a look, and what a batch asks"
 
 
 def test_what_is_told_of_a_commit_counts_as_pause() -> None:
@@ -94,10 +94,10 @@ def test_what_is_told_of_a_commit_counts_as_pause() -> None:
     served = serve(world.tree, PIPELINE, world.w1, ("s:0",), "r1", world.ports, RunLimits(), wait=waited.append)
     for event in served:
         if isinstance(event, CommittedBatch):
-            world.now += PAUSE / 2  # its telling
+            world.now += POLL_INTERVAL / 2  # its telling
         if waited:
             break
-    assert waited == [pytest.approx(PAUSE / 2)]
+    assert waited == [pytest.approx(POLL_INTERVAL / 2)]
 
 
 def test_a_run_is_launched_for_what_will_have_rested_once_it_is_there() -> None:

@@ -35,7 +35,7 @@ def replay(world: World, *words: str) -> str:
         (("--files", "nope.csv"), "No file 'nope.csv' was consumed"),
         (("--since", "yesterday"), "'yesterday' is no time"),
         (("--until", "2100-01-01", "--changed"), "One of them"),
-        (("--to", "2", "--stamped"), "stamped says of which time since and until are"),
+        (("--to", "2", "--stamped"), "stamped needs a time"),
         (("--since", "2020-01-01", "--stamped"), "The records of p:a have no time of their own"),
         (("--since", "2020-01-01", "--until", "2100-01-01"), "127.0.0.1:1"),
         (("--from", "0", "--to", "2"), "127.0.0.1:1"),
