@@ -41,8 +41,9 @@ from deltalake.transaction import AddAction
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
+from rota.deltalog import kept_tables, packs
 from rota.errors import ConfigError
-from rota.ledger import kept_tables, past, schema
+from rota.ledger import schema
 from rota.ledger.ledger import Ledger
 from rota.ledger.merging import is_due, merge_beside_run
 from rota.ledger.values import Batch, DataFile, TableClaim
@@ -85,7 +86,7 @@ def print_peak_and_exit() -> None:
 
 def forget() -> None:
     """As a process knows that begins."""
-    for known in (kept_tables.KEPT, kept_tables.NEWEST, past.READ):
+    for known in (kept_tables.KEPT, kept_tables.NEWEST, packs.READ):
         known.clear()
 
 

@@ -12,14 +12,15 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from rota.deltalog.port import Draft, Move, Moved
 from rota.errors import EnvironmentFailed
 from rota.ids import rename_id
-from rota.ledger.port import Draft, Move, Moved, Rows
+from rota.ledger.port import Rows
 from rota.ledger.schema import FIRST
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
@@ -118,7 +119,8 @@ class MemoryLog:
         if draft.columns:
             self.schemas.append((version, _join(self.schemas[-1][1], draft.columns)))
         info = self._describe(draft.said)
-        self.commits.append(MemoryCommit(info, draft.sets, draft.adds, draft.removes, draft.changes))
+        adds = cast(tuple[DataFile, ...], draft.adds)
+        self.commits.append(MemoryCommit(info, draft.sets, adds, draft.removes, draft.changes))
         for name, number in draft.sets.items():
             versions, numbers = self.set_at.setdefault(name, ([], []))
             versions.append(version)
@@ -133,7 +135,7 @@ class MemoryLog:
 
 @dataclass(frozen=True, slots=True)
 class MemoryVersion:
-    """See `rota.ledger.port.Version`."""
+    """See `rota.deltalog.port.Version`."""
 
     log: MemoryLog
     number: int

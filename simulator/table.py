@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rota.deltalog.port import Version
 from rota.errors import Fenced
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Version
 from rota.ledger.values import Batch, LogEntry, Position, TableClaim
 from simulator.memory_log import MemoryFiles, MemoryLog
 

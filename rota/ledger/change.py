@@ -9,9 +9,9 @@ from collections.abc import Callable
 from itertools import count, takewhile
 from typing import Any, TypeVar
 
+from rota.deltalog.port import Draft, Log, Moved, Version
 from rota.errors import EnvironmentFailed
 from rota.ledger.entries import parse_entry
-from rota.ledger.port import Draft, Log, Moved, Version
 from rota.ledger.values import LogEntry
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ deltalake 1.6.6 commits an OPTIMIZE whose files another OPTIMIZE replaced meanwh
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from rota.deltalog.port import Version
 from rota.ledger.change import read_back
-from rota.ledger.port import Version
 
 FEW = 16  # commits that are read first
 ADDED, TOOK, MOVED, MISCOUNTED = "added", "took", "moved", "miscounted"

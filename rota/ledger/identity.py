@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rota.deltalog.port import Log, Version
 from rota.errors import EnvironmentFailed
 from rota.ledger.change import read_back
-from rota.ledger.port import Log, Version
 from rota.pipeline import rename_command, suggest_path
 
 ADOPTED = "rota/adopted"  # how often the table changed hands

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rota.deltalog.port import Draft, Log, Version
 from rota.errors import EnvironmentFailed, Fenced, ForeignTable, OffsetGap
 from rota.ledger import schema
 from rota.ledger.change import commit_change, read_back
@@ -17,7 +18,7 @@ from rota.ledger.entries import describe_commit, describe_step, parse_entries
 from rota.ledger.foreign_commits import ForeignCommit, find_foreign_commit
 from rota.ledger.gone_files import explain_gone
 from rota.ledger.identity import Identity, belongs_to, count_adoptions
-from rota.ledger.port import Draft, Files, Log, Version
+from rota.ledger.port import Files
 from rota.ledger.undoing import plan_undo
 from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim, join_ranges
 

@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rota.deltalog.port import Draft, Version
 from rota.ledger.change import commit_change
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Draft, Version
 from rota.record import OFFSET, PARTITION
 
 log = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rota.deltalog.port import Draft, Version
 from rota.errors import ConfigError, ForeignTable
 from rota.ids import rename_id
 from rota.ledger.change import commit_change
 from rota.ledger.identity import RENAMING, Rename, count_adoptions, find_owner, find_rename
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Draft, Version
 from rota.ledger.values import DataFile, Position
 
 

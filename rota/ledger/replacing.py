@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rota.deltalog.port import Draft, Version
 from rota.errors import OffsetGap
 from rota.ledger import schema
 from rota.ledger.change import commit_change
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Draft, Version
 from rota.ledger.values import Batch, DataFile, LogEntry, Ranges
 from rota.record import OFFSET, PARTITION
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from rota.ledger.port import Files, Version
+from rota.deltalog.port import Version
+from rota.ledger.port import Files
 
 
 @dataclass(slots=True)

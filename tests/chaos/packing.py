@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from rota.dataplane.delta.tables import open_table
+from rota.deltalog import packs
+from rota.deltalog.delta_log import DeltaLog
+from rota.deltalog.packing import pack
 from rota.errors import Fenced, OffsetGap, RotaError
-from rota.ledger import past
-from rota.ledger.delta_log import DeltaLog
 from rota.ledger.merging import A_NIGHT, merge
-from rota.ledger.packing import pack
 from rota.local.bucket import serve_buckets
 from tests.bucket import Place, in_bucket, on_disk
 from tests.dataplane.delta_tables import META
@@ -245,11 +245,11 @@ def maintain_or_fail(location: str, day: float) -> None:
 @click.option("--day", default=12.0, show_default=True, help="So many seconds are a day.")
 @click.option("--bucket", is_flag=True)
 @click.option("--seed", default=1, show_default=True)
-@click.option("--packed", default=past.PACKED, show_default=True, help="Commits of a pack.")
+@click.option("--packed", default=packs.PACKED, show_default=True, help="Commits of a pack.")
 @click.option("--packed-after", type=float, help="Seconds until a commit may be packed. Default: a day.")
 def main(seconds: float, day: float, bucket: bool, seed: int, packed: int, packed_after: float | None) -> None:
     """Plays once, and counts."""
-    past.PACKED = packed
+    packs.PACKED = packed
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="packing-")))
         place = on_disk(folder)

@@ -18,7 +18,7 @@ import sys
 import obstore
 from rota import stores
 from rota.dataplane.files.bucket import BucketLanding
-from rota.ledger.delta_log import DeltaLog
+from rota.deltalog.delta_log import DeltaLog
 from rota.ledger.schema import FIRST
 from tests.dataplane.conformance.log_suite import append
 place = sys.argv[1]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rota.deltalog.delta_log import DeltaVersion
+from rota.deltalog.kept_tables import KEPT
 from rota.errors import EnvironmentFailed
-from rota.ledger.delta_log import DeltaVersion
-from rota.ledger.kept_tables import KEPT
 from rota.ledger.ledger import Ledger
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, TableClaim

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.deltalog.port import Move
 from rota.errors import ForeignTable
 from rota.ledger.ledger import Ledger
 from rota.ledger.merging import A_NIGHT, merge
-from rota.ledger.port import Move
 from rota.ledger.replacing import replace_rows
 from tests.dataplane.delta_tables import again, append_batch, batch, expect_rows, fill
 
@@ -143,7 +143,7 @@ def test_a_move_is_read_once_and_one_that_kept_its_rows_stops_nothing(
     table = fill(tmp_path, BATCHES)
     DeltaTable(table.location).optimize.compact()
     table.find_foreign_commits(["p"])
-    monkeypatch.setattr("rota.ledger.kept_tables.list_moved", None)
+    monkeypatch.setattr("rota.deltalog.kept_tables.list_moved", None)
     assert not table.find_foreign_commits(["p"])
     append_batch(table)
     assert count_rows(table) == expect_rows(p=2 * BATCHES + 2)

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from rota.dataplane.files import file_index, spans
 from rota.dataplane.files.file_index import FileIndex, LandedFile
 from rota.dataplane.files.files_source import FilesSource
+from rota.deltalog.delta_log import DeltaLog
 from rota.errors import EnvironmentFailed
-from rota.ledger.delta_log import DeltaLog
 from tests.dataplane.conftest import log
 from tests.dataplane.landing_folders import land, source
 

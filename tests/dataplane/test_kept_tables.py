@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 
+from rota.deltalog import delta_log, kept_tables, packing, packs
+from rota.deltalog.delta_log import DeltaLog, DeltaVersion
+from rota.deltalog.kept_tables import KEPT, drop_oldest
+from rota.deltalog.port import Draft, Moved
 from rota.errors import EnvironmentFailed
-from rota.ledger import delta_log, kept_tables, packing, past
 from rota.ledger.change import read_back
-from rota.ledger.delta_log import DeltaLog, DeltaVersion
-from rota.ledger.kept_tables import KEPT, drop_oldest
-from rota.ledger.port import Draft, Moved
 from rota.ledger.schema import FIRST
 from rota.local.bucket import BucketServer
 from tests.dataplane.conformance.log_suite import append, make_file
@@ -218,7 +218,7 @@ def test_what_is_kept_says_what_a_table_that_is_opened_anew_does(
     log: DeltaLog, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Whatever others do to the log between two looks: commits, files that go, columns, checkpoints, packs."""
-    monkeypatch.setattr(past, "PACKED", 3)
+    monkeypatch.setattr(packs, "PACKED", 3)
     chance = random.Random(seed)
     held: list[tuple[DeltaVersion, tuple[object, ...]]] = []
     columns = iter("uvwxyz")
@@ -315,7 +315,7 @@ def test_on_a_disk_that_is_gone_nothing_is_kept(tmp_path: Path) -> None:
 
 def test_a_log_that_was_packed_up_to_its_checkpoint_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever `_last_checkpoint` says: the commits below are in packs, or the checkpoint is of a log that is gone."""
-    monkeypatch.setattr(past, "PACKED", 3)
+    monkeypatch.setattr(packs, "PACKED", 3)
     log = make_log(str(tmp_path / "main"))
     for number in range(LAST):
         append(log, sets={"a": number})

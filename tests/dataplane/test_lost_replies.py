@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable, Schema
 
+from rota.deltalog.delta_log import DeltaLog
 from rota.errors import EnvironmentFailed
 from rota.ledger import change, schema
-from rota.ledger.delta_log import DeltaLog
 from rota.ledger.ledger import Ledger
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import batch, expect_rows, ledger, spark_schema

@@ -20,12 +20,13 @@ from deltalake import DeltaTable, Field, QueryBuilder, TableFeatures, write_delt
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from rota.dataplane.files.disk import DiskLanding
+from rota.deltalog import delta_log, packing, packs
+from rota.deltalog.delta_log import DeltaLog, DeltaVersion
+from rota.deltalog.port import Move
 from rota.errors import ForeignTable, RotaError
-from rota.ledger import delta_log, merging, packing, past
-from rota.ledger.delta_log import DeltaLog, DeltaVersion
+from rota.ledger import merging
 from rota.ledger.ledger import Ledger
 from rota.ledger.merging import A_NIGHT, merge
-from rota.ledger.port import Move
 from rota.ledger.renaming import begin_rename, finish_rename
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import TableClaim
@@ -171,7 +172,7 @@ OURS: dict[
     "commit": (Table.commit, (DeltaVersion, "append", True)),
     "merge": (lambda one: merge(one.ours, A_NIGHT), (DeltaVersion, "append", True)),
     "replace": (lambda one: one.replay(1, 4), (DeltaVersion, "append", True)),
-    "pack": (lambda one: packing.pack(DeltaLog(str(one.main)), SOON), (past, "write_pack", False)),
+    "pack": (lambda one: packing.pack(DeltaLog(str(one.main)), SOON), (packs, "write_pack", False)),
     "adopt": (Table.adopt, (DeltaVersion, "append", True)),
     "rename": (Table.rename, (Ledger, "check_on_disk", False)),
 }
@@ -182,7 +183,7 @@ RIGHT, THEIRS_REFUSED, OURS_REFUSED, REPORTED, SILENT = ".", "t", "o", "!", "?"
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with monkeypatch.context() as patched:
         patched.setattr(merging, "FEW", 2)
-        patched.setattr(past, "PACKED", 2)
+        patched.setattr(packs, "PACKED", 2)
         yield
 
 

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 from rota.dataplane.delta import parquet_files
 from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.tables import open_table
+from rota.deltalog import delta_log, kept_tables
 from rota.errors import Fenced
-from rota.ledger import delta_log, kept_tables, merging
+from rota.ledger import merging
 from rota.ledger.ledger import Ledger
 from rota.ledger.merging import (
     A_NIGHT,

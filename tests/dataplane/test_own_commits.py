@@ -15,14 +15,14 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
+from rota.deltalog import delta_log, packing, packs
+from rota.deltalog.delta_log import DeltaLog
+from rota.deltalog.features import WRITTEN
+from rota.deltalog.kept_tables import KEPT
+from rota.deltalog.port import Draft
 from rota.errors import EnvironmentFailed, ForeignTable
-from rota.ledger import delta_log, packing, past
 from rota.ledger.change import commit_change, read_back
-from rota.ledger.delta_features import WRITTEN
-from rota.ledger.delta_log import DeltaLog
-from rota.ledger.kept_tables import KEPT
 from rota.ledger.merging import FEW, merge_beside_run
-from rota.ledger.port import Draft
 from rota.ledger.schema import FIRST
 from tests.dataplane.conformance.log_suite import append, make_file
 from tests.dataplane.conftest import NO_DAMAGE, damage
@@ -184,7 +184,7 @@ def test_a_constraint_stops_the_pipeline_before_its_job_and_is_reported(
     ledger = fill(tmp_path)
     DeltaTable(ledger.location).alter.add_constraint({"small": "_offset < 6"})
     if not guarded:
-        monkeypatch.setattr("rota.ledger.delta_features.check_table", lambda *_: None)
+        monkeypatch.setattr("rota.deltalog.features.check_table", lambda *_: None)
         append_batch(ledger)
         assert max(DeltaTable(ledger.location).to_pyarrow_table()["_offset"].to_pylist()) == 7
         return
@@ -254,7 +254,7 @@ def test_who_stood_still_until_its_version_was_packed_writes_nothing(
     log: DeltaLog, table: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """The next number is free then. A commit there is one that nobody sees."""
-    monkeypatch.setattr(past, "PACKED", 2)
+    monkeypatch.setattr(packs, "PACKED", 2)
     if not guarded:
         monkeypatch.setattr(delta_log.DeltaVersion, "list_later", lambda _: {})
     old = append(log, sets={"a": 1})

@@ -17,11 +17,11 @@ from deltalake.exceptions import DeltaError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.deltalog import packing, packs
+from rota.deltalog.delta_log import DeltaLog
+from rota.deltalog.kept_tables import KEPT
 from rota.errors import EnvironmentFailed
-from rota.ledger import packing, past
 from rota.ledger.change import read_back
-from rota.ledger.delta_log import DeltaLog
-from rota.ledger.kept_tables import KEPT
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import append_batch, batch, expect_rows, fill
 from tests.dataplane.transactions import IDS, SCHEMA, commit_moves
@@ -75,7 +75,7 @@ def find_lost(table: Path, said: list[dict[str, Any]], numbers: dict[str, int]) 
 @settings(max_examples=30)
 @given(STEPS)
 def test_every_word_and_every_transaction_stays(steps: list[object]) -> None:
-    with TemporaryDirectory() as folder, patch.object(past, "PACKED", SMALL):
+    with TemporaryDirectory() as folder, patch.object(packs, "PACKED", SMALL):
         table = Path(folder) / "main"
         log = make_log(table)
         numbers: dict[str, int] = {}
@@ -98,7 +98,7 @@ def test_every_word_and_every_transaction_stays(steps: list[object]) -> None:
 
 
 def test_the_folder_of_the_log_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "PACKED", SMALL)
+    monkeypatch.setattr(packs, "PACKED", SMALL)
     log, most = make_log(tmp_path), 0
     for number in range(60):
         commit_moves(tmp_path, [(number % len(IDS), number)])
@@ -107,13 +107,13 @@ def test_the_folder_of_the_log_stays_small(tmp_path: Path, monkeypatch: pytest.M
             packing.pack(log, SOON)
             most = max(most, len(list_json(tmp_path)))
     assert most <= 2 * 5 + SMALL
-    assert past.list_packs(log.store) == list(range(60 // SMALL - 2))
+    assert packs.list_packs(log.store) == list(range(60 // SMALL - 2))
 
 
 def test_whoever_writes_the_commits_back_has_every_version_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "PACKED", SMALL)
+    monkeypatch.setattr(packs, "PACKED", SMALL)
     table = fill(tmp_path, 5)
     main = Path(table.location)
     before = {one.name: one.read_bytes() for one in (main / "_delta_log").glob("*.json")}
@@ -126,8 +126,8 @@ def test_whoever_writes_the_commits_back_has_every_version_again(
     assert damage_now(main, 14, before) == NO_DAMAGE
     with pytest.raises(DeltaError):
         DeltaTable(main, version=3)
-    for number in past.list_packs(log.store):
-        for version, commit in past.read_pack(log.store, past.name_pack(number)).items():
+    for number in packs.list_packs(log.store):
+        for version, commit in packs.read_pack(log.store, packs.name_pack(number)).items():
             (main / f"_delta_log/{version:020}.json").write_bytes(commit)
     assert before.items() <= {one.name: one.read_bytes() for one in (main / "_delta_log").glob("*.json")}.items()
     assert {version: DeltaTable(main, version=version).count() for version in range(2, 7)} == rows
@@ -146,7 +146,7 @@ def damage_now(main: Path, end: int, before: dict[str, bytes]) -> dict[str, int]
 
 
 def test_what_is_young_or_needed_or_not_known_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "PACKED", SMALL)
+    monkeypatch.setattr(packs, "PACKED", SMALL)
     log = make_log(tmp_path)
     for number in range(9):
         commit_moves(tmp_path, [(0, number)])
@@ -167,7 +167,7 @@ def test_each_version_of_the_last_day_is_read_by_delta_alone_also_where_a_checkp
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run was killed before it made the one that comes after the last old commit: two versions could not be read."""
-    monkeypatch.setattr(past, "PACKED", SMALL)
+    monkeypatch.setattr(packs, "PACKED", SMALL)
     log = make_log(tmp_path)
     for number in range(1, 10):
         commit_moves(tmp_path, [(0, number)])
@@ -186,7 +186,7 @@ def test_each_version_of_the_last_day_is_read_by_delta_alone_also_where_a_checkp
 def test_a_consumer_goes_on_with_a_version_that_it_opened_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(past, "PACKED", SMALL)
+    monkeypatch.setattr(packs, "PACKED", SMALL)
     table = fill(tmp_path, 8)
     main = Path(table.location)
     DeltaTable(main).create_checkpoint()
@@ -206,7 +206,7 @@ def test_a_checkpoint_that_lost_a_transaction_keeps_the_log_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """As another program's does where transactions expire."""
-    monkeypatch.setattr(past, "PACKED", SMALL)
+    monkeypatch.setattr(packs, "PACKED", SMALL)
     log, numbers = make_log(tmp_path), dict[str, int]()
     for number in range(len(IDS)):
         commit_moves(tmp_path, [(number, 7)])
@@ -241,24 +241,24 @@ def test_a_checkpoint_that_lost_a_transaction_keeps_the_log_whole(
 def test_a_pack_that_is_not_what_it_should_be_takes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    monkeypatch.setattr(past, "PACKED", SMALL)
+    monkeypatch.setattr(packs, "PACKED", SMALL)
     log = make_log(tmp_path)
     for number in range(9):
         commit_moves(tmp_path, [(0, number)])
         DeltaTable(tmp_path).create_checkpoint()
     newest = log.open()
     assert newest
-    said, real = read_back(newest), past.write_pack
+    said, real = read_back(newest), packs.write_pack
     torn = [json.dumps({"commitInfo": {}}).encode()] * SMALL
-    monkeypatch.setattr(past, "write_pack", lambda store, number, _: real(store, number, torn))
+    monkeypatch.setattr(packs, "write_pack", lambda store, number, _: real(store, number, torn))
     if guarded:
         with pytest.raises(EnvironmentFailed, match="does not have what the log has"):
             packing.pack(log, SOON)
         assert not find_lost(tmp_path, said, {IDS[0]: 8})
     else:
         there = {version: log.read_commit(version) for version in range(9)}
-        monkeypatch.setattr(past, "read_pack", lambda *_: there)
+        monkeypatch.setattr(packs, "read_pack", lambda *_: there)
         packing.pack(log, SOON)
         monkeypatch.undo()
-        monkeypatch.setattr(past, "PACKED", SMALL)
+        monkeypatch.setattr(packs, "PACKED", SMALL)
         assert find_lost(tmp_path, said, {IDS[0]: 8}) == ["words"]

@@ -8,8 +8,8 @@ from obstore.exceptions import BaseError
 from pyarrow import fs
 
 from rota import stores
+from rota.deltalog.delta_log import DeltaLog
 from rota.errors import RotaError
-from rota.ledger.delta_log import DeltaLog
 from rota.local.bucket import BucketServer, serve_buckets
 from tests.bucket import count_won, list_objects
 from tests.dataplane.conformance.log_suite import append

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from rota.dagster.sensors import checks, membership, polling
 from rota.dataplane.files import file_index
 from rota.dataplane.spark import writing
+from rota.deltalog import delta_log, kept_tables
 from rota.errors import EnvironmentFailed
 from rota.face.health import HealthReader
-from rota.ledger import delta_log, kept_tables
 from rota.local.bucket import CREDENTIALS, BucketServer
 from rota.registry import find_interval, open_source
 from rota.run.consume import CommittedBatch

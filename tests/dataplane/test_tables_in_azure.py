@@ -12,8 +12,8 @@ from pyarrow import fs
 
 from rota import stores
 from rota.dataplane.spark.on_executors import make_writer
+from rota.deltalog.delta_log import DeltaLog
 from rota.errors import EnvironmentFailed
-from rota.ledger.delta_log import DeltaLog
 from rota.run.maintain import maintain
 from rota.run.replay import replay
 from tests.azurite import KEY, Azurite, serve_azurite

@@ -14,9 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rota.deltalog.delta_log import DeltaLog
+from rota.deltalog.kept_tables import KEPT
 from rota.ledger.change import read_back
-from rota.ledger.delta_log import DeltaLog
-from rota.ledger.kept_tables import KEPT
 from rota.ledger.values import Batch
 from tests.dataplane.delta_tables import ledger
 from tests.dataplane.transactions import IDS, SCHEMA, commit_moves

@@ -10,10 +10,10 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.store import Check, Op
 from rota.coordination.views import OwnView, RunView, Target
 from rota.dataplane.ports import Ports
+from rota.deltalog.port import Log, Version
 from rota.ids import worker_of
 from rota.ledger.change import find_commit
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Log, Version
 from rota.ledger.values import Batch, LogEntry, Position, TableClaim
 from simulator.run import Event, RunProcess
 from simulator.table import MemoryTable

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rota.ledger.port import Draft, Moved
+from rota.deltalog.port import Draft, Moved
 from simulator.memory_log import MemoryLog, MemoryVersion
 
 LATE = 2  # commits that an answer is behind

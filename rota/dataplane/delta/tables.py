@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.vacuum import shorten_logs, vacuum
+from rota.deltalog.delta_log import DeltaLog
 from rota.errors import EnvironmentFailed, ForeignTable, counted
-from rota.ledger.delta_log import DeltaLog
 from rota.ledger.identity import explain_taken, find_owner_among
 from rota.ledger.ledger import Ledger
 from rota.pipeline import Pipeline

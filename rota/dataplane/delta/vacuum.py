@@ -24,11 +24,11 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
+from rota.deltalog.delta_log import LOG, DeltaLog
+from rota.deltalog.features import describe_error
+from rota.deltalog.packing import pack
+from rota.deltalog.packs import FOLDER
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.ledger.delta_features import describe_error
-from rota.ledger.delta_log import LOG, DeltaLog
-from rota.ledger.packing import pack
-from rota.ledger.past import FOLDER
 from rota.stores import delete_folder, is_url, join, open_files
 
 LEAST = timedelta(days=7)

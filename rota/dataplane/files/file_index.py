@@ -32,12 +32,12 @@ from rota.dataplane.files.spans import (
     write_file,
 )
 from rota.dataplane.footers import resolve_path
+from rota.deltalog.delta_log import DeltaLog
+from rota.deltalog.kept_tables import drop_oldest
+from rota.deltalog.port import Draft, Version
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
 from rota.ledger.change import commit_change
-from rota.ledger.delta_log import DeltaLog
-from rota.ledger.kept_tables import drop_oldest
-from rota.ledger.port import Draft, Version
 from rota.ledger.values import DataFile, Ranges
 from rota.portions import take_portions
 

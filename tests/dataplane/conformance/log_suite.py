@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from rota.deltalog.port import Draft, Log, Moved, Version
 from rota.ledger.change import commit_change, find_commit, read_back
-from rota.ledger.port import Draft, Log, Moved, Version
 from rota.ledger.schema import FIRST
 from rota.ledger.values import DataFile
 

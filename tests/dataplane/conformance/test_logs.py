@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.ledger.delta_log import DeltaLog
+from rota.deltalog.delta_log import DeltaLog
 from simulator.memory_log import MemoryLog
 from tests.dataplane.conformance.log_suite import LogSuite, append
 

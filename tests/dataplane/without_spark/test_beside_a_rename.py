@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.dataplane.files.file_index import FileIndex
+from rota.deltalog.port import Version
 from rota.errors import ForeignTable
 from rota.ids import rename_id
 from rota.ledger.ledger import Ledger
-from rota.ledger.port import Version
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, TableClaim
 from rota.people.adopt import adopt

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
-from rota.ledger.delta_log import DeltaLog, DeltaVersion
+from rota.deltalog.delta_log import DeltaLog, DeltaVersion
 from rota.ledger.ledger import SETTINGS
 from rota.ledger.schema import FIRST
 

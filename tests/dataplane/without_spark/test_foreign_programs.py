@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from rota.deltalog.delta_log import DeltaVersion
 from rota.errors import EnvironmentFailed
-from rota.ledger.delta_log import DeltaVersion
 from rota.ledger.merging import FEW
 from rota.people.adopt import adopt
 from rota.run.maintain import maintain

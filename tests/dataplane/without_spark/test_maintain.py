@@ -11,8 +11,8 @@ from deltalake.exceptions import DeltaError
 
 from rota.dataplane.delta import vacuum
 from rota.dataplane.delta.tables import PipelineTables
+from rota.deltalog import packs
 from rota.errors import EnvironmentFailed, ForeignTable
-from rota.ledger import past
 from rota.ledger.merging import FEW, Bound
 from rota.run import maintain as nightly
 from rota.run.maintain import maintain
@@ -56,8 +56,8 @@ def test_it_puts_files_together_and_a_second_finds_nothing_to_do(trickle: Trickl
 
 
 def test_it_packs_what_is_older_than_a_day_in_all_three_logs(trickle: Trickle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "PACKED", 4)
-    monkeypatch.setattr("rota.ledger.delta_log.TAIL", 1)
+    monkeypatch.setattr(packs, "PACKED", 4)
+    monkeypatch.setattr("rota.deltalog.delta_log.TAIL", 1)
     table, done = trickle.world.table, 0
     assert maintain(trickle.world.pipeline).packed == 0, "there was no checkpoint before"
     for _ in range(2):
@@ -72,8 +72,8 @@ def test_it_packs_what_is_older_than_a_day_in_all_three_logs(trickle: Trickle, m
     # the trickle's own checker reads the JSON of the log alone
     for folder in ("main", "index"):
         log = vacuum.DeltaLog(str(table / folder))
-        for number in past.list_packs(log.store):
-            for version, commit in past.read_pack(log.store, past.name_pack(number)).items():
+        for number in packs.list_packs(log.store):
+            for version, commit in packs.read_pack(log.store, packs.name_pack(number)).items():
                 (table / folder / f"_delta_log/{version:020}.json").write_bytes(commit)
 
 

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.dataplane.delta import vacuum as ours
-from rota.ledger.delta_log import DeltaVersion
+from rota.deltalog.delta_log import DeltaVersion
 from tests.dataplane.striking import strike_at
 from tests.dataplane.without_spark import foreign_programs as programs
 from tests.dataplane.without_spark.struck_stage import BETWEEN, MOMENTS, Stage, strike

@@ -15,7 +15,7 @@ from pyspark import errors
 
 from rota.dataplane.spark.session import take_first_line
 from rota.dataplane.spark.words import ANALYSIS, EARLY, ENVIRONMENT, GUESS, STUCK, TOKEN, UNRESOLVED, WRAPPED
-from rota.ledger.delta_features import CHANGED, UNREAD
+from rota.deltalog.features import CHANGED, UNREAD
 from rota.machine import free_port
 from rota.stores import DETAILS
 

@@ -25,9 +25,10 @@ from rota.dataplane.files import file_index
 from rota.dataplane.files.bucket import BucketLanding
 from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
+from rota.deltalog import kept_tables
+from rota.deltalog.delta_log import DeltaLog
 from rota.errors import RotaError
-from rota.ledger import kept_tables, merging
-from rota.ledger.delta_log import DeltaLog
+from rota.ledger import merging
 from rota.ledger.values import Ranges
 from rota.people.adopt import adopt
 from rota.people.rename import rename

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
-from rota.ledger.port import Draft
+from rota.deltalog.names import WRITER
+from rota.deltalog.port import Draft
 
 Action = tuple[str, Mapping[str, Any]]  # what it does, and its fields, as Delta names them
 STATE = ("txn", "metaData", "protocol")
@@ -100,7 +101,7 @@ def write_commit(draft: Draft[Any], metadata: Mapping[str, Any]) -> bytes:
     now, change = int(time.time() * 1000), draft.changes
     mode = {"mode": "Append", "partitionBy": "[]"}
     about = {"timestamp": now, "operation": "WRITE", "operationParameters": mode, "txnId": str(uuid.uuid4())}
-    actions: list[tuple[str, Mapping[str, Any]]] = [("commitInfo", {**about, "engineInfo": "rota", **draft.said})]
+    actions: list[tuple[str, Mapping[str, Any]]] = [("commitInfo", {**about, "engineInfo": WRITER, **draft.said})]
     if draft.removes and not change:
         actions.append(("metaData", {name: value for name, value in metadata.items() if value is not None}))
     actions += [("txn", {"appId": name, "version": number}) for name, number in draft.sets.items()]

@@ -21,16 +21,16 @@ from typing import Any, Protocol, TypeVar
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from rota.deltalog.commits import State, find_info, fold, list_actions, list_moved
+from rota.deltalog.features import count_rows
+from rota.deltalog.port import Move
 from rota.errors import EnvironmentFailed
-from rota.ledger.delta_commits import State, find_info, fold, list_actions, list_moved
-from rota.ledger.delta_features import count_rows
-from rota.ledger.port import Move
 from rota.stores import describe_client, do_each, tag_file
 
 COMMIT = re.compile(r"(?:.*/)?(\d{20})\.json")
 MOST = 600  # commits of a table whose words are kept: more than a check reads back
 MOVES = 16  # commits of others of which it is kept what they moved
-TABLES = 300  # of which something is kept: three a pipeline
+TABLES = 300  # of which something is kept
 LOOKS = 3  # at most, each after another log took the place of the one that was looked at
 T = TypeVar("T")
 

@@ -1,10 +1,10 @@
-"""What another program made of a Delta table that rota cannot go along with.
+"""The features and settings of a Delta table that another program made, and the errors of delta-rs.
 
 Laws:
-1. Where what rota writes would be read as something else, it writes nothing, and says which program must do what.
-2. rota writes tables with features that delta-rs writes, as far as they require nothing of rows. It evaluates no SQL: it
-   refuses a CHECK constraint, an invariant, a NOT NULL column, a generated or identity column, and partition columns. It
-   refuses a feature that it does not know.
+1. If other programs would read a commit differently, the commit is refused. The error names what to change and where.
+2. A commit goes into tables with features that delta-rs writes, if they require nothing of rows. This package evaluates no
+   SQL. It refuses a CHECK constraint, an invariant, a NOT NULL column, a generated or identity column, and partition
+   columns. It refuses a feature that it does not know.
 """
 
 import json
@@ -22,9 +22,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema, TableFeatures
 from deltalake.exceptions import DeltaError
 
+from rota.deltalog.commits import FORMAT, State
+from rota.deltalog.names import AFTER_COPY, OTHER_PATH, WRITER
+from rota.deltalog.port import Draft
 from rota.errors import EnvironmentFailed, ForeignTable
-from rota.ledger.delta_commits import FORMAT, State
-from rota.ledger.port import Draft
 
 MODE, VECTORS = "delta.columnMapping.mode", "deletionVectors"
 # Those with which delta-rs 1.6.6 lets add files; each is read as without it, but for the files.
@@ -39,7 +40,6 @@ LEGACY, NAMED = (
     7,
 )  # versions of writers: up to the first all that they ask for is above; the second names its features
 CONSTRAINT = "delta.constraints."  # settings of a table
-OTHER_PATH = "Give the pipeline another path; rota makes a table there"
 ASKED = {  # in the metadata of a column: what it is, and what to do
     "delta.invariants": ("an invariant on", OTHER_PATH),
     "delta.generationExpression": ("a generated column", OTHER_PATH),
@@ -74,22 +74,22 @@ def check_writable(location: str, state: State, draft: Draft[Any], vectored: Col
 
 
 def check_table(location: str, state: State) -> None:
-    """Raise if the table requires of a writer what rota does not do.
+    """Raise if the table requires of a writer what this package does not do.
 
     Raises:
         ForeignTable: columns have other names in files than in the table.
-        EnvironmentFailed: a feature that rota does not write, or one that rows would have to obey.
+        EnvironmentFailed: a feature that this package does not write, or one that rows would have to obey.
     """
     if why := _explain_mapping(location, state):
         raise ForeignTable(f"{why}. Nothing was written")
     if found := _list_unwritten(state.protocol):
         raise EnvironmentFailed(
-            f"{location} has features, by another program, that rota does not write ({', '.join(found)}). Nothing was "
+            f"{location} has features, by another program, that {WRITER} does not write ({', '.join(found)}). Nothing was "
             f"written. Take them away there: ALTER TABLE ... DROP FEATURE"
         )
     for what, way in chain(_list_asked(state.metadata), _list_asked_columns(str(state.metadata["schemaString"]))):
         raise EnvironmentFailed(
-            f"{location} has {what}, by another program, which rota does not check or fill. Nothing was written. {way}"
+            f"{location} has {what}, by another program. {WRITER} does not check or fill it. Nothing was written. {way}"
         )
 
 
@@ -158,12 +158,12 @@ def count_rows(handle: DeltaTable, protocol: Mapping[str, Any]) -> dict[str, int
 
 
 def _explain_mapping(location: str, state: State) -> str:
-    """Why columns that rota writes would be null for others, with the next step; empty where they are not."""
+    """Return why new rows would be null for other programs, with the next step; empty if they would not."""
     if (mode := state.metadata["configuration"].get(MODE, "none")) == "none":
         return ""
     return (
-        f"{location} has {MODE} {mode!r}, by another program: what rota writes would be null for it. Take it away there: "
-        f"ALTER TABLE ... SET TBLPROPERTIES ('{MODE}' = 'none')"
+        f"{location} has {MODE} {mode!r}, by another program: new rows would be null for it. Take it away "
+        f"there: ALTER TABLE ... SET TBLPROPERTIES ('{MODE}' = 'none')"
     )
 
 
@@ -181,7 +181,7 @@ def make_first_commit(schema: str, configuration: Mapping[str, str | None]) -> b
     delta-rs 1.6.6 must not create it in place: if another process is first, its create goes in as version 1, and the table
     gets another id.
     """
-    with tempfile.TemporaryDirectory(prefix="rota-table-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{WRITER}-table-") as scratch:
         DeltaTable.create(scratch, Schema.from_json(schema), configuration=dict(configuration))
         (commit,) = glob(f"{scratch}/*/*.json")
         with open(commit, "rb") as file:
@@ -213,7 +213,7 @@ def explain_errors(location: str, log: str) -> Iterator[None]:
             f"{location} cannot be read ({describe_error(error)}). Check the disk and its rights"
         ) from error
     except DeltaError as error:
-        way = f"Bring its {log} back from a copy, then: rota adopt"
+        way = f"Bring its {log} back from a copy, {AFTER_COPY}"
         if any(word in str(error) for word in UNREAD):
             way = "Another program gave it a feature that delta-rs does not read: take it away there"
         raise EnvironmentFailed(f"{location} is no table that can be read ({describe_error(error)}). {way}") from error

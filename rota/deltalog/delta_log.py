@@ -28,12 +28,13 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from pyarrow import fs
 
+from rota.deltalog import features, packs
+from rota.deltalog.commits import STATE, Action, State, clashes, find_info, fold, list_actions, write_commit
+from rota.deltalog.features import check_writable, describe_error, explain_errors
+from rota.deltalog.kept_tables import COMMIT, Kept, find_newest, keep, open_kept, stat_commits
+from rota.deltalog.names import AFTER_COPY
+from rota.deltalog.port import Draft, Move, Moved
 from rota.errors import ConfigError, EnvironmentFailed
-from rota.ledger import delta_features, past
-from rota.ledger.delta_commits import STATE, Action, State, clashes, find_info, fold, list_actions, write_commit
-from rota.ledger.delta_features import check_writable, describe_error, explain_errors
-from rota.ledger.kept_tables import COMMIT, Kept, find_newest, keep, open_kept, stat_commits
-from rota.ledger.port import Draft, Move, Moved
 from rota.stores import PAGE, choose_options, delete, do_each, is_url, list_after, open_files, put_new, read
 
 log = logging.getLogger(__name__)
@@ -88,9 +89,9 @@ class DeltaVersion:
         return self._find_vectored(paths)
 
     def _find_vectored(self, paths: Iterable[str]) -> set[str]:
-        if delta_features.VECTORS not in (self._state.protocol.get("readerFeatures") or ()):
+        if features.VECTORS not in (self._state.protocol.get("readerFeatures") or ()):
             return set()
-        return self._ask(lambda handle: delta_features.find_vectored(handle, paths))
+        return self._ask(lambda handle: features.find_vectored(handle, paths))
 
     def read_move(self, version: int) -> Move:
         """See `Version.read_move`."""
@@ -99,7 +100,7 @@ class DeltaVersion:
 
     def check_writable(self) -> None:
         """See `Version.check_writable`."""
-        delta_features.check_table(self.log.location, self._state)
+        features.check_table(self.log.location, self._state)
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""
@@ -107,11 +108,11 @@ class DeltaVersion:
         check_writable(self.log.location, self._state, draft, vectored)
         try:
             if draft.columns:
-                delta_features.add_columns(self.log.load(self.number), self._state.protocol, draft.columns)
+                features.add_columns(self.log.load(self.number), self._state.protocol, draft.columns)
             else:
                 self._write(draft)
         except (DeltaError, OSError, ValueError) as error:
-            if isinstance(error, CommitFailedError) or delta_features.CHANGED in str(error):
+            if isinstance(error, CommitFailedError) or features.CHANGED in str(error):
                 raise Moved from error
             raise EnvironmentFailed(
                 f"{self.log.location} cannot be written ({describe_error(error)}). Check the disk; the next run goes on"
@@ -141,7 +142,7 @@ class DeltaVersion:
         if self.log.has_hole(max(later, default=self.number), later):
             raise EnvironmentFailed(
                 f"{self.log.location} lacks a commit behind version {self.number}. Nothing was written. Bring its {LOG} "
-                f"back from a copy, then: rota adopt"
+                f"back from a copy, {AFTER_COPY}"
             )
         return later
 
@@ -187,7 +188,7 @@ class DeltaLog:
         try:
             if not is_url(self.location):
                 os.makedirs(os.path.join(self.location, LOG), exist_ok=True)
-            self.put_commit(0, delta_features.make_first_commit(schema, {**often, **(settings or {})}))
+            self.put_commit(0, features.make_first_commit(schema, {**often, **(settings or {})}))
         except (DeltaError, OSError) as error:
             raise EnvironmentFailed(
                 f"{self.location} cannot be made ({describe_error(error)}). Check the disk and its rights"
@@ -210,7 +211,7 @@ class DeltaLog:
         except (OSError, ValueError) as error:
             raise EnvironmentFailed(
                 f"The log of {self.location} cannot be read ({describe_error(error)}). Check the disk; or bring it back "
-                f"from a copy, then: rota adopt"
+                f"from a copy, {AFTER_COPY}"
             ) from error
 
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -258,7 +259,7 @@ class DeltaLog:
                 raise ValueError("a commit is missing")
             return self._read_state(version)
         except UNKNOWN:
-            return delta_features.describe_handle(self.load())
+            return features.describe_handle(self.load())
 
     def _read_state(self, version: int) -> State:
         """From the checkpoint that the log names, if that is near, else from the newest. Raises UNKNOWN."""
@@ -276,7 +277,7 @@ class DeltaLog:
     def _read_on(self, base: int, parts: list[str], version: int) -> State:
         commits = do_each(self.location, self.read_commit, range(base + 1, version + 1))
         state = fold(version, chain([self.read_checkpoint(parts)], map(list_actions, commits)))
-        if not delta_features.is_read(state.protocol):
+        if not features.is_read(state.protocol):
             raise ValueError("a feature is not known here")
         return state
 
@@ -293,7 +294,7 @@ class DeltaLog:
     def list_superseded(self, newest: int, before: float) -> Iterator[str]:
         """The checkpoints, below the location, that nobody needs: the log is whole without them, `newest` newer ones stand,
         and the next one was written before that time. A checkpoint may have several parts."""
-        first = self.store.get_file_info([_name(0), past.name_pack(0)])
+        first = self.store.get_file_info([_name(0), packs.name_pack(0)])
         if all(one.type != fs.FileType.File for one in first):
             return  # somebody shortened the log: what the checkpoints say is said nowhere else
         parts: dict[int, list[Any]] = {}
@@ -324,7 +325,7 @@ class DeltaLog:
         try:
             return read(self.location, _name(version))
         except FileNotFoundError:
-            return past.read_packed(self.location, self.store, version)
+            return packs.read_packed(self.location, self.store, version)
 
     def put_commit(self, version: int, commit: bytes) -> str | None:
         """Its tag; None where this version has one already. Raises OSError."""

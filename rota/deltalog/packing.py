@@ -16,16 +16,17 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from rota.deltalog import packs
+from rota.deltalog.commits import list_actions, list_transactions
+from rota.deltalog.delta_log import DeltaLog
+from rota.deltalog.features import describe_error
+from rota.deltalog.names import AFTER_CHANGE
 from rota.errors import EnvironmentFailed
-from rota.ledger import past
-from rota.ledger.delta_commits import list_actions, list_transactions
-from rota.ledger.delta_features import describe_error
-from rota.ledger.delta_log import DeltaLog
 
 CHECKPOINTS = 2  # that stay in any case
 
 
-def pack(log: DeltaLog, before: float, most: int = 20 * past.PACKED) -> int:
+def pack(log: DeltaLog, before: float, most: int = 20 * packs.PACKED) -> int:
     """Packs commits that were written before that time (seconds since 1970), at most so many. How many went from the log.
     Raises EnvironmentFailed."""
     try:
@@ -45,30 +46,30 @@ def _pack(log: DeltaLog, before: float, most: int) -> int:
     aged = {version for version, written in commits.items() if written < before}
     reached = max((version for version in aged.intersection(checkpoints) if version <= newest[0]), default=-1)
     old = {version for version in aged if version <= reached and version < newest[0]}
-    packs, gone = past.list_packs(log.store), 0
-    wanted = _list_wanted(packs, old)[: most // past.PACKED]
+    made, gone = packs.list_packs(log.store), 0
+    wanted = _list_wanted(made, old)[: most // packs.PACKED]
     if not wanted:
         return 0
     check_transactions(log, commits, {version: checkpoints[version] for version in newest})
     for number in wanted:
-        versions = range(number * past.PACKED, (number + 1) * past.PACKED)
+        versions = range(number * packs.PACKED, (number + 1) * packs.PACKED)
         there = [version for version in versions if version in commits]
-        if len(there) == past.PACKED:
-            past.write_pack(log.store, number, [log.read_commit(version) for version in versions])
-        kept = past.read_pack(log.store, past.name_pack(number))
+        if len(there) == packs.PACKED:
+            packs.write_pack(log.store, number, [log.read_commit(version) for version in versions])
+        kept = packs.read_pack(log.store, packs.name_pack(number))
         if any(kept.get(version) != log.read_commit(version) for version in there):
-            raise ValueError(f"{past.name_pack(number)} does not have what the log has")
+            raise ValueError(f"{packs.name_pack(number)} does not have what the log has")
         for version in there:
             log.delete_commit(version)
         gone += len(there)
     return gone
 
 
-def _list_wanted(packs: list[int], old: set[int]) -> list[int]:
+def _list_wanted(made: list[int], old: set[int]) -> list[int]:
     """The packs to be made, and those that are there already and of which the log has commits still."""
-    wanted = [number for number in packs if any(v // past.PACKED == number for v in old)]
-    number = len(packs) if packs == list(range(len(packs))) else -1
-    while number >= 0 and all(v in old for v in range(number * past.PACKED, (number + 1) * past.PACKED)):
+    wanted = [number for number in made if any(v // packs.PACKED == number for v in old)]
+    number = len(made) if made == list(range(len(made))) else -1
+    while number >= 0 and all(v in old for v in range(number * packs.PACKED, (number + 1) * packs.PACKED)):
         wanted.append(number)
         number += 1
     return wanted
@@ -86,6 +87,6 @@ def check_transactions(log: DeltaLog, commits: Mapping[int, float], checkpoints:
         if lost := next((name for name, number in said.items() if known.get(name) != number), ""):
             raise EnvironmentFailed(
                 f"Checkpoint {checkpoint} of {log.location} does not have {lost} as the log says it ({said[lost]}). The log "
-                f"was left whole. Take delta.setTransactionRetentionDuration away, if the table has it; then: rota check"
+                f"was left whole. Take delta.setTransactionRetentionDuration away, if the table has it; {AFTER_CHANGE}"
             )
         said, behind = known, checkpoint

@@ -1,0 +1,1 @@
+"""Read, write, cache and pack the log of a Delta table. See docs/deltalog.md."""

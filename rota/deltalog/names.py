@@ -1,0 +1,9 @@
+"""What this package is called by those for whom it writes: its name in commits, and the next steps of its errors.
+
+The other modules of the package name neither the engine nor its commands. `tests/core/test_architecture.py` checks it.
+"""
+
+WRITER = "rota"  # in `engineInfo` of each commit, and in errors
+AFTER_COPY = "then: rota adopt"  # once an operator brought a log back from a copy
+AFTER_CHANGE = "then: rota check"  # once an operator changed a setting of the table
+OTHER_PATH = f"Give the pipeline another path; {WRITER} makes a table there"
