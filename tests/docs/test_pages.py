@@ -247,7 +247,7 @@ def test_the_readme_has_the_figures_of_the_protocols() -> None:
         amount = float(seconds.replace(",", ""))
         return f"{amount / 60:.0f} min" if amount > 60 else f"{amount:.0f} s"
 
-    for name, fill, joined, moves, killed, idle in read_rows(ROOT / "README.md", "| who decides | all owned"):
+    for name, fill, joined, moves, killed, idle in read_rows(ROOT / "README.md", "| protocol: decided by | all owned"):
         short = name.split(":")[0].replace("`", "").replace(",", "")
         row = rows[others.get(short, short), "1,000"]
         assert (fill, joined, moves, killed, idle) == (say(row[2]), say(row[3]), row[4], say(row[6]), row[10]), name

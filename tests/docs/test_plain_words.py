@@ -1,17 +1,19 @@
-"""Plain English: packages in `PLAIN` use none of the words in `WORDS`, in code, comments, docstrings and messages.
+"""Plain English: the packages of `PLAIN` and the pages of `PLAIN_PAGES` use none of the words of `WORDS`.
 
-A package is added to `PLAIN` once it has been rewritten; a word is added to `WORDS` when a review finds it.
+A package is checked in names, comments, docstrings and messages; a page in its text, without blocks and quoted code. Add a
+package or a page once it has been rewritten, and a word when a review finds it.
 """
 
 import io
 import re
 import tokenize
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.pages import QUOTED, ROOT, strip_blocks
+
 PLAIN = ("rota/core", "rota/coordination", "rota/group", "rota/people", "rota/run")
+PLAIN_PAGES = ("README.md", "CHANGELOG.md")
 WORDS = ("nobody", "somebody", "whoever", "who", "whom", "told", "tells", "says", "stands", "hangs on", "goes by")
 NOT_PLAIN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 
@@ -30,6 +32,22 @@ def find_words(source: str) -> list[str]:
 def test_a_rewritten_package_uses_plain_words(package: str) -> None:
     found = {str(file.relative_to(ROOT)): find_words(file.read_text()) for file in (ROOT / package).rglob("*.py")}
     assert {file: words for file, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("page", PLAIN_PAGES)
+def test_a_rewritten_page_uses_plain_words(page: str) -> None:
+    assert find_words_of_page(strip_blocks(ROOT / page)) == []
+
+
+def find_words_of_page(text: str) -> list[str]:
+    """`line: word` for each listed word in the text, without quoted code."""
+    lines = enumerate(QUOTED.sub("", text).splitlines(), 1)
+    return [f"{number}: {word}" for number, line in lines for word in NOT_PLAIN.findall(line)]
+
+
+def test_each_word_is_found_in_a_page() -> None:
+    for word in WORDS:
+        assert find_words_of_page(f"a\nHere `{word}` {word} it") == [f"2: {word}"]
 
 
 def test_each_word_is_found_in_names_comments_and_strings() -> None:
