@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
-from rota.dataplane.kafka.declaration import Kafka
+from rota.dataplane.kafka import reading
+from rota.dataplane.kafka.declaration import BESIDE, Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.ports import Home, Job, Paced, Ports, Replays, Source
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
@@ -140,6 +141,18 @@ def open_tryout(
     little = replace(pipeline, source=source, table=replace(pipeline.table, path=folder))
     ports = open_ports(little, pipeline.group, "try", connect)
     return ports, replace(cast(SparkJob, ports.job), pipeline=replace(little, max_bad_ratio=1.0))
+
+
+def describe_frame(pipeline: Pipeline) -> str | None:
+    """The columns that the pipeline's transform gets beside `_partition` and `_offset`, as Spark DDL.
+
+    None if the declaration does not name all of them: with `new_columns="add"` the files do.
+    """
+    source = pipeline.source
+    if isinstance(source, Files) and source.new_columns == "add":
+        return None
+    asked = source.columns if isinstance(source, Kafka) else ()
+    return ", ".join((source.schema, *(f"{BESIDE[name]} {reading.BESIDE[name][0]}" for name in asked)))
 
 
 def _choose(known: Mapping[type, T], declared: object) -> T:

@@ -1,10 +1,12 @@
 """The commands, one module for each. Law: `rota --help` imports nothing heavy, so a command imports inside its function."""
 
+import os
 import sys
 import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 
 import click
 
@@ -24,6 +26,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})
 MODULES = {**dict.fromkeys(OVERRIDES, "overrides"), "try": "tryout"}  # `try` is a word of Python's own
 SPARING = frozenset({"status", "why", "history"})  # do without pandas, unless a pipeline file imports it
+STARTING = frozenset({"up", "demo"})  # start a stack of their own; the others find the one that runs
 VERBS = tuple(verb for verbs in HEADINGS.values() for verb in verbs)
 LONGEST = max(map(len, VERBS))
 
@@ -79,6 +82,10 @@ def main() -> None:
         from rota.cli.view import reserve_stdout
 
         reserve_stdout()
+    if sys.argv[1:] and sys.argv[1] not in STARTING:
+        from rota.local.folder import join_running
+
+        join_running(os.environ, Path.cwd())
     try:
         cli.main(standalone_mode=True)
     except RotaError as error:

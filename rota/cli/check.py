@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from functools import partial
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rota.catalog import Catalog
     from rota.coordination.client import ZooKeeperStore
     from rota.coordination.group_state import GroupState
+    from rota.dataplane.spark.session import SparkSession
     from rota.pipeline import Pipeline
     from rota.settings import Settings
 HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
@@ -32,7 +34,8 @@ SKEW = 1.0  # seconds between two clocks that pass for the same
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting; `origin` is `environment` or `default`, or `missing` for a `${VAR}` of a pipeline that is not set."""
+    """One setting. `origin` is `environment`, `default`, `rota up` if the value is that of the stack that runs here, or
+    `missing` for a `${VAR}` of a pipeline that is not set."""
 
     name: str
     value: str
@@ -56,12 +59,13 @@ def command(as_json: bool) -> None:
 
     Tries Java, ZooKeeper, the pipelines, Spark, tables and sources. Exit code 2: one of them does not work.
     """
+    from rota.local.folder import find_running
     from rota.settings import Settings
 
     settings = Settings.from_environment()
     with view.show_wait(f"loading the pipelines in {settings.pipelines} as Dagster does"):
         catalog, refused = _load_catalog(settings)
-    found = list(_list_settings(settings, catalog, os.environ))
+    found = list(_list_settings(settings, catalog, os.environ, find_running(Path.cwd())))
     probes: list[Probe] = []
     if not as_json:
         view.print_parts(
@@ -98,14 +102,19 @@ def mask_setting(name: str, value: str) -> str:
     return MASK if value and SECRET.match(name) else errors.mask(HASH.sub(MASK, value))
 
 
-def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Mapping[str, str]) -> Iterator[Setting]:
+def _list_settings(
+    settings: "Settings", catalog: "Catalog | None", environ: Mapping[str, str], running: Mapping[str, str]
+) -> Iterator[Setting]:
     from rota.settings import VARIABLE
+
+    def find_origin(name: str) -> str:
+        return "rota up" if running.get(name, "") == environ.get(name) else "environment"
 
     for field in fields(settings):
         name, value = f"ROTA_{field.name.upper()}", getattr(settings, field.name)
         text = f"{value.total_seconds():g} s" if isinstance(value, timedelta) else str(value)
         given = name in environ or f"{name}_FILE" in environ
-        yield Setting(name, mask_setting(name, text), "environment" if given else "default")
+        yield Setting(name, mask_setting(name, text), find_origin(name) if given else "default")
     for name in ("JAVA_HOME", "DAGSTER_HOME"):
         if name in environ:
             yield Setting(name, environ[name], "environment")
@@ -117,7 +126,9 @@ def _list_settings(settings: "Settings", catalog: "Catalog | None", environ: Map
     }
     for name in sorted(wanted):
         there = name in environ
-        yield Setting(name, mask_setting(name, environ[name]) if there else "", "environment" if there else "missing")
+        yield Setting(
+            name, mask_setting(name, environ[name]) if there else "", find_origin(name) if there else "missing"
+        )
 
 
 def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
@@ -279,21 +290,39 @@ def _probe_spark(name: str, endpoint: str) -> Probe:
 
 
 def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Iterator[Probe]:
-    """Whether Spark can read each pipeline's schema."""
-    declared = {pipeline.name: pipeline.source.schema for pipeline in pipelines}
+    """Whether Spark reads each pipeline's schema, and takes its transform on a frame without rows."""
     if endpoint is None:
-        yield from (Probe(f"schema of {name}", True, "not tried: no live worker with a Spark") for name in declared)
+        not_tried = "not tried, nor is its transform: no live worker with a Spark"
+        yield from (Probe(f"schema of {pipeline.name}", True, not_tried) for pipeline in pipelines)
         return
-    from rota.dataplane.spark.session import find_misread
+    from rota.dataplane.spark.session import join_session, keep_session
 
-    try:
-        wrong, why = find_misread(endpoint, declared), ""
-    except RotaError as error:
-        wrong, why = {}, str(error)
-    for name in declared:
-        seen = why or wrong.get(name, "")
-        fix = "" if why else f"Mend the schema in {name}.py"
-        yield Probe(f"schema of {name}", not seen, seen or f"{endpoint} can read it", fix)
+    with keep_session() as connect:
+        for pipeline in pipelines:
+            try:
+                yield from _probe_schema(pipeline, join_session(connect, endpoint, pipeline.module), endpoint)
+            except RotaError as error:
+                yield Probe(f"schema of {pipeline.name}", False, str(error))
+
+
+def _probe_schema(pipeline: "Pipeline", spark: "SparkSession", endpoint: str) -> Iterator[Probe]:
+    from rota.dataplane.spark.transforming import find_refused
+    from rota.registry import describe_frame, open_tables
+
+    table = None
+    with suppress(RotaError):  # the table has a probe of its own
+        table = open_tables(pipeline, pipeline.group).main.read_schema()
+    frame = describe_frame(pipeline)
+    schema, transform = find_refused(spark, pipeline, frame or pipeline.source.schema, table)
+    fix = f"Mend the schema in {pipeline.name}.py"
+    yield Probe(f"schema of {pipeline.name}", not schema, schema or f"{endpoint} can read it", fix if schema else "")
+    if not pipeline.transform or schema:
+        return
+    seen = transform or f"{endpoint} takes it for a frame without rows"
+    if frame is None:
+        transform, seen = "", "not tried: new_columns='add' gives it columns that the schema does not name"
+    fix = f"Mend the transform; then, with its data: rota try {pipeline.name}.py"
+    yield Probe(f"transform of {pipeline.name}", not transform, seen, fix if transform else "")
 
 
 def _check_source(pipeline: "Pipeline") -> str:

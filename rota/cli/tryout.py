@@ -4,7 +4,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS = 8  # of a row that a terminal shows
 MAX_CHARACTERS = 60  # of a value
 STARTING = 120.0  # seconds until a Spark that starts answers
+LOCAL = "sc://127.0.0.1:"  # begins the address of a Spark that reads what this process writes
 
 
 @click.command("try")
@@ -38,7 +39,11 @@ STARTING = 120.0  # seconds until a Spark that starts answers
     type=click.IntRange(min=1),
     help="How many records of each partition a broker gives, and how many rows of each are shown.",
 )
-@click.option("--spark", default="", help="A running Spark, such as sc://127.0.0.1:15002, on this machine.")
+@click.option(
+    "--spark",
+    default="",
+    help="A running Spark of this machine, such as sc://127.0.0.1:15002.  [default: that of `rota up`, else a new one]",
+)
 @json_option
 def command(file: Path, partitions: int, keys: tuple[str, ...], records: int, spark: str, as_json: bool) -> None:
     """Try a pipeline file on a little of its data.
@@ -104,13 +109,15 @@ def _choose(there: Sequence[str], keys: Sequence[str], partitions: int, place: s
 
 @contextmanager
 def _spark(given: str) -> Iterator[Callable[[], str]]:
-    """What waits for the endpoint of a Spark: the given one, or one that starts meanwhile and ends with the command."""
-    if given:
-        yield lambda: given
+    """Give what waits for the endpoint of a Spark: the given one, that of a worker of the stack that runs here, or one that
+    starts meanwhile and ends with the command."""
+    if endpoint := given or _find_worker():
+        yield lambda: endpoint
         return
-    from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
+    from rota.dataplane.spark.spark_server import OPTIONS, SparkServer, SparkSettings
+    from rota.java import LIGHT
 
-    server = SparkServer("try", SparkSettings())
+    server = SparkServer("try", SparkSettings(conf={OPTIONS: " ".join(LIGHT)}))
 
     def answer() -> str:
         until = time.monotonic() + STARTING
@@ -127,6 +134,28 @@ def _spark(given: str) -> Iterator[Callable[[], str]]:
         yield answer
     finally:
         server.stop(grace=0)
+
+
+def _find_worker() -> str:
+    """The Spark of a worker of the stack that `rota up` runs here; empty if no stack runs, or none of its Sparks answers.
+
+    The workers of another ZooKeeper are left in peace: they may be on other machines, and have other work."""
+    from rota.local.folder import find_running
+
+    if not (found := find_running(Path.cwd())):
+        return ""
+    from rota.coordination.client import opened
+    from rota.coordination.group_reader import groups
+    from rota.coordination.group_state import GroupState
+    from rota.dataplane.spark.probe import explain_silence
+    from rota.settings import Settings
+
+    with suppress(RotaError), opened(Settings.from_environment(found)) as store:
+        for record in (view.record for group in groups(store) for view in GroupState(store, group).live()):
+            endpoint = record.endpoint if record else None
+            if endpoint and endpoint.startswith(LOCAL) and not explain_silence(endpoint, 1):
+                return endpoint
+    return ""
 
 
 def _print(file: Path, place: str, note: str, found: "Tryout", seconds: float) -> None:

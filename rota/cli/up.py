@@ -18,6 +18,7 @@ from rota.ids import pipeline_of
 if TYPE_CHECKING:
     from rota.cli.look import Looker
     from rota.face.needs import Need
+    from rota.local.folder import StateFolder
     from rota.local.stack import Stack
 
 
@@ -65,12 +66,13 @@ def command(
             _land_flights(stack.state.landing / "flights", progress)
         progress.show_step("Dagster starts")
         page = stack.start_dagster(port)
+        variables = stack.announce(page)
         while not page.answers():
             stack.check()
             time.sleep(0.2)
         progress.say(f"Dagster's page is at {page.address}")
-        _print_next_steps(_list_variables(stack), page.address, stack.state.logs)
-        os.environ.update({**_list_variables(stack), "ROTA_DAGSTER": page.address})  # as the line above says
+        _print_next_steps(variables, stack.state)
+        os.environ.update(variables)  # for this process's own look at the group
         Told(progress).start()
         restarts = Restarts(stack, dagster_services.NAMES, progress.say)
         code = CodeServer(lambda: stack.children[dagster_services.CODE].process.pid, page, progress.say)
@@ -182,12 +184,6 @@ def start_sources(stack: "Stack", kafka: bool, s3: bool) -> Iterator[str]:
         yield f"S3 is up at {server.endpoint}; {server.data / BUCKET} is its bucket {BUCKET}. In a pipeline: {source}"
 
 
-def _list_variables(stack: "Stack") -> dict[str, str]:
-    """What the commands, and clients of the sources, need to find these processes."""
-    names = ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")
-    return {name: stack.env[name] for name in names} | stack.sources
-
-
 def _land_flights(folder: Path, progress: view.Progress) -> None:
     """Lands the whole year. Where its data is not installed it says so and goes on: other pipelines do not need it."""
     from rota.errors import ConfigError
@@ -202,17 +198,19 @@ def _land_flights(folder: Path, progress: view.Progress) -> None:
     progress.say(f"{len(landed.files)} files landed with {landed.rows:,} flights in {folder}")
 
 
-def _print_next_steps(variables: dict[str, str], address: str, logs: Path) -> None:
-    """Prints what to type in another terminal."""
-    chosen = {**variables, "ROTA_DAGSTER": address}
-    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in chosen.items())
+def _print_next_steps(variables: Mapping[str, str], state: "StateFolder") -> None:
+    """Print what to type in another terminal, and the variables that a command needs elsewhere."""
+    exports = "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    folder = state.root.absolute()
+    found = folder.name == ".rota"  # as `find_running` looks for it
     view.print_parts(
         "",
-        f"  look at      {address}",
-        f"  logs         {logs}",
-        f"  in another terminal:  export {exports}",
+        f"  look at      {variables['ROTA_DAGSTER']}",
+        f"  logs         {state.logs}",
+        f"  in another terminal:  {f'cd {shlex.quote(str(folder.parent))}' if found else exports}",
         "  then         rota status --watch | rota why flights:UA | rota drain w2 | rota check",
-        "  your own     cp pipelines/flights.py pipelines/mine.py",
+        "  your own     cp pipelines/flights.py pipelines/mine.py && rota try pipelines/mine.py",
+        *([f"  elsewhere    {exports}"] if found else []),
         "  end it       Ctrl-C",
         "",
     )

@@ -1,10 +1,14 @@
-"""Where the processes of one machine keep their state, and the checkout that they run from.
+"""Where the processes of one machine keep their state, how a command finds them, and the checkout that they run from.
 
-Law: only a folder that rota made is ever emptied, and never one in which somebody runs.
+Laws: only a folder that rota made is ever emptied, and never while a stack runs in it. A command finds a stack only while
+that stack runs: the file with its addresses is locked until then.
 """
 
+import fcntl
+import json
 import re
 import shutil
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -14,12 +18,15 @@ from rota.machine import lock_file
 
 ERROR = re.compile(r"\w(?:Error|Exception)\b|\bERROR\b|timed out|Traceback", re.ASCII)
 LONGEST = 300  # characters of a line of a log
-MARK = ".rota-state"  # says that a folder may be emptied; locked while somebody runs in it
+MARK = ".rota-state"  # a folder with this file may be emptied; the file is locked while a stack runs in the folder
+STATE = ".rota"  # the state folder of `rota up`, unless --state names another
+AWS = "AWS_"  # begins each variable about a bucket
+RUNNING = "running.json"  # the variables of the stack that runs in the folder
 
 
 @dataclass(frozen=True, slots=True)
 class StateFolder:
-    """One folder with everything that the processes keep. It may be deleted while none of them runs."""
+    """One folder with everything that the processes keep. A user may delete it while none of them runs."""
 
     root: Path
 
@@ -69,8 +76,11 @@ class StateFolder:
         return f"The logs are in {self.logs}" + (f"; their last errors: {' | '.join(found)}" if found else "")
 
     def empty(self) -> Self:
-        """Removes everything in the folder; returns itself. Raises ConfigError if the folder is in use, or if it holds
-        anything and rota did not make it."""
+        """Remove everything in the folder, and return itself.
+
+        Raises:
+            ConfigError: a stack runs in the folder, or it holds files and rota did not make it.
+        """
         if self.root.exists() and any(self.root.iterdir()):
             if not (self.root / MARK).exists():
                 raise ConfigError(f"{self.root} was not made by rota, so it is not emptied. Choose another --state")
@@ -83,7 +93,11 @@ class StateFolder:
         return self
 
     def hold(self) -> IO[bytes]:
-        """Locks the folder until the returned file is closed. Raises ConfigError if somebody runs in it."""
+        """Lock the folder until the returned file is closed.
+
+        Raises:
+            ConfigError: a stack runs in the folder.
+        """
         mark = lock_file(self.root / MARK)
         if mark is None:
             raise ConfigError(
@@ -91,13 +105,57 @@ class StateFolder:
             )
         return mark
 
+    def announce(self, variables: Mapping[str, str]) -> IO[str]:
+        """Write the variables with which a command finds this stack. They are valid until the returned file is closed."""
+        file = (self.root / RUNNING).open("w", encoding="utf-8")
+        fcntl.flock(file, fcntl.LOCK_EX)  # a command that reads the file holds its lock for a moment
+        json.dump(dict(variables), file)
+        file.flush()
+        return file
+
+    def read_announced(self) -> Mapping[str, str]:
+        """The variables of the stack that runs in this folder; empty if none runs."""
+        try:
+            with (self.root / RUNNING).open(encoding="utf-8") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                except OSError:
+                    return dict(json.load(file))
+        except (OSError, ValueError):  # no such file; or the stack is writing it
+            pass
+        return {}
+
     def make(self) -> Self:
-        """Makes the folders that are missing; returns itself."""
+        """Make the folders that are missing, and return itself."""
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / MARK).touch()
         for folder in (self.zookeeper, self.dagster, self.landing, self.tables, self.logs):
             folder.mkdir(parents=True, exist_ok=True)
         return self
+
+
+def find_running(start: Path) -> Mapping[str, str]:
+    """The variables of the stack that `rota up` runs in the nearest `.rota`, in `start` or above; empty if none runs."""
+    for folder in (start, *start.parents):
+        if (folder / STATE / MARK).is_file():
+            return StateFolder(folder / STATE).read_announced()
+    return {}
+
+
+def join_running(environ: MutableMapping[str, str], start: Path) -> None:
+    """Put the variables of the running stack into `environ`, unless ROTA_ZOOKEEPER names another group's servers.
+
+    A variable that is set keeps its value. Credentials of a bucket are replaced together: those of the user are of no use
+    for the bucket of the stack.
+    """
+    if "ROTA_ZOOKEEPER" in environ:
+        return
+    found = find_running(start)
+    if any(name.startswith(AWS) for name in found):
+        for name in [name for name in environ if name.startswith(AWS)]:
+            del environ[name]
+    for name, value in found.items():
+        environ.setdefault(name, value)
 
 
 def find_checkout() -> Path:

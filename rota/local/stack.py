@@ -210,6 +210,17 @@ class Stack(AbstractContextManager["Stack"]):
             self._start(name, commands[name], signal.SIGINT)
         return DagsterPage(f"http://127.0.0.1:{port}")
 
+    def announce(self, page: DagsterPage) -> Mapping[str, str]:
+        """Let commands on this machine find the stack while it runs; see `join_running`.
+
+        Returns:
+            The variables that a command needs.
+        """
+        names = ("ROTA_ZOOKEEPER", "ROTA_PIPELINES", "ROTA_LANDING", "ROTA_TABLES")
+        variables = {name: self.env[name] for name in names} | self.sources | {"ROTA_DAGSTER": page.address}
+        self._open.enter_context(self.state.announce(variables))
+        return variables
+
     def restart(self, name: str) -> Child:
         """Start a process again that ended, by the command that it had. What it left in its process group is killed."""
         child = self.children.pop(name)

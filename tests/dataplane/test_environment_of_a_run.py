@@ -114,20 +114,6 @@ def test_code_is_marked_by_what_is_loaded_and_can_change(tmp_path: Path, monkeyp
         cloudpickle.unregister_pickle_by_value(own)
 
 
-def test_a_schema_that_spark_cannot_read_is_told_before_any_run(endpoint: str) -> None:
-    schemas = {
-        "good": "id long, `a b` string, m map<string, struct<x: decimal(9,2)>>, t timestamp_ntz",
-        "typo": "id lnog",
-        "comma": "id long,",
-        "bare": "long",
-        "nothing": "",
-    }
-    wrong = session.find_misread(endpoint, schemas)
-    assert list(wrong) == ["typo", "comma", "bare", "nothing"]
-    assert '"LNOG"' in wrong["typo"]
-    assert all(line.isprintable() for line in wrong.values())
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

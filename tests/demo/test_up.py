@@ -49,8 +49,9 @@ def test_what_lands_is_consumed_whatever_of_dagster_dies_until_ctrl_c_and_then_n
     (tmp_path / "pipelines" / "mine.py").write_text(PIPELINE)
     mark, port = uuid.uuid4().hex, free_port()
     env = {k: v for k, v in os.environ.items() if not k.startswith("ROTA_")}
+    bare = {**env, "PYTHONPATH": str(ROOT)}
     env |= {"PYTHONPATH": str(ROOT), "ROTA_PIPELINES": str(tmp_path / "pipelines"), "UP_TEST": mark}
-    state = tmp_path / "state"
+    state = tmp_path / ".rota"
     command = [
         sys.executable,
         "-m",
@@ -83,6 +84,11 @@ def test_what_lands_is_consumed_whatever_of_dagster_dies_until_ctrl_c_and_then_n
         with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=LONG) as page:
             assert page.status == 200
         wait_until(lambda: has_said("") and read_rows(state / "tables" / "mine" / "main") == [1, 2, 3], pause=0.5)
+        looked = subprocess.run(
+            [sys.executable, "-m", "rota", "status", "--json"], env=bare, cwd=tmp_path,
+            capture_output=True, text=True, timeout=LONG, check=False,
+        )  # fmt: skip
+        assert [one["id"] for one in json.loads(looked.stdout)["partitions"]] == ["mine:x"], looked.stderr
         assert len(list_carrying(mark)) > 4  # rota up, ZooKeeper, a worker and its Spark, Dagster
         # a daemon that died ended all of it within 27 s
         parts = [

@@ -170,6 +170,10 @@ def check_arguments(worker: "subprocess.Popen[bytes]") -> None:
 
 def run_commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
     (folder / "pipelines" / "typo.py").write_text(FILE.format(folder=folder, name="typo").replace("n int", "n itn"))
+    amout = FILE.format(folder=folder, name="amout").replace(
+        "\n)", "\n    transform=lambda df: df.where(df.amout > 0),\n)"
+    )
+    (folder / "pipelines" / "amout.py").write_text(amout)
     said = {}
     for words in (
         ["status", "--group", "g", "--json"],
@@ -191,6 +195,9 @@ def run_commands(guarded: Guarded, folder: Path) -> dict[str, bytes]:
     assert probes["schema of p"]["works"]
     assert not probes["schema of typo"]["works"]
     assert '"ITN"' in probes["schema of typo"]["seen"]
+    assert probes["schema of amout"]["works"]
+    assert not probes["transform of amout"]["works"]
+    assert "amout.py, line 6" in probes["transform of amout"]["seen"]
     assert "/***/p has 1 partition" in probes["source of p"]["seen"]
     return said
 

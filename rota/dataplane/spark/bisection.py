@@ -29,14 +29,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
-from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, writing
+from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, transforming, writing
 from rota.dataplane.spark.deadline import limit
-from rota.dataplane.spark.driver_time import limit_driver
-from rota.dataplane.spark.session import send_by_value
 from rota.dataplane.spark.spark_source import Explain, Records, SparkSource, Translates
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
 from rota.ids import quote
-from rota.ledger.schema import check_columns
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 from rota.stores import delete_folder, join
@@ -313,35 +310,13 @@ class Bisection:
         )
 
     def _transform(self, parsed: parsing.Parsed) -> "tuple[DataFrame, str, bool]":
-        """The user's result, its plan (empty where there is no transform), and whether that shows of which records its rows
-        are. A fault that shows before any row is read is the same in every partition."""
-        try:
-            with limit_driver(self.deadline, getattr(self.pipeline.module, "__file__", None)):
-                result = self.pipeline.transform(parsed.good) if self.pipeline.transform else parsed.good
-            if self.pipeline.module is not None:
-                send_by_value(self.pipeline.module)  # also what the transform itself imported
-            schema = result.schema.json()
-        except BadTransform:
-            raise
-        except (Exception, SystemExit) as error:  # the user's code may raise anything
-            judged = failures.judge_failure(error, self.spark, None, module=self.pipeline.module)
-            raise (_everywhere(judged) if isinstance(judged, DataError) else judged) from error
-        try:
-            check_columns(schema, self.schema)
-            plan = "" if result is parsed.good else plans.explain(origins.select_origins(result))
-            return result, plan, not plan or origins.shows_origins(plan, parsed.mark)
-        except BadTransform as error:
-            raise _everywhere(error) from None
+        """See `transforming.apply`."""
+        return transforming.apply(self.pipeline, parsed, self.spark, self.deadline, self.schema)
 
     def remove(self, attempt: str) -> None:
         """Removes what an attempt wrote, if it can; nobody sees it anyway."""
         for table in ("main", "quarantine"):
             delete_folder(join(self.location, table), f"data/{attempt}")
-
-
-def _everywhere(error: DataError) -> BadTransform:
-    """The error, of which it is known that every partition has it."""
-    return BadTransform(error.what, step=error.step, everywhere=True, person=True)
 
 
 def _addressed(error: RotaError, partition: str) -> RotaError:

@@ -11,7 +11,7 @@ import os
 import site
 import sys
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,6 @@ from rota.dataplane.spark.probe import explain_silence
 from rota.dataplane.spark.token import NAME, add_token
 from rota.dataplane.spark.words import RPC, TOKEN
 from rota.errors import EnvironmentFailed
-from rota.record import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -190,22 +189,6 @@ def fit_session(spark: "SparkSession") -> "SparkSession":
         for name, value in SETTINGS.items():
             spark.conf.set(name, value)
     return spark
-
-
-def find_misread(endpoint: str, schemas: Mapping[str, str]) -> dict[str, str]:
-    """Name -> why the Spark at `endpoint` cannot read the schema (DDL) of this name. Raises EnvironmentFailed."""
-    from pyspark.errors import PySparkException
-
-    spark, found = join_session(open_session, endpoint, None), {}
-    try:
-        for name, schema in schemas.items():
-            try:
-                spark.createDataFrame([], f"{schema}, {PARTITION} string, {OFFSET} bigint")
-            except PySparkException as error:
-                found[name] = take_first_line(error)
-    finally:
-        spark.stop()
-    return found
 
 
 def is_remote(spark: "SparkSession") -> bool:
