@@ -18,7 +18,7 @@ from rota.dagster.assets.page_keys import NEEDS
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from rota.face.needs import Need
+    from rota.face.need import Need
     from rota.group.rebalance import Rebalanced
 
 
@@ -26,6 +26,7 @@ ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 SERVED = "every_file_served"  # of a group's membership
 MOST = 100  # partitions that a result names; `rota status` shows all
 GROUP = "group_works"  # takes each need that no other check takes
+TIMES = ("since", "due")  # of a need: a check does not report them, as it would be another result at each look
 CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
     "no_stale_epoch": ("stale",),
     "all_owned": ("workers", "unowned", "unplaceable", "handover"),
@@ -65,14 +66,23 @@ def list_group_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     ]
 
 
+def quote_needs(needs: Iterable["Need"]) -> dict[str, dg.MetadataValue[Any]]:
+    """The metadata from which an alert is made: the needs of a check that fails."""
+    quoted = [{name: value for name, value in need.describe().items() if name not in TIMES} for need in needs]
+    return {NEEDS: dg.MetadataValue.json(quoted[:MOST])} if quoted else {}
+
+
 def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEvaluation:
     """The check that every file in the folder of pipelines is served; `refused` is file -> why it is not."""
+    from rota.face.need import Need
+
+    needs = [Need("file", file, "refused", why) for file, why in sorted(refused.items())]
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=SERVED,
         passed=not refused,
         description=as_code("; ".join(refused.values())) or None,
-        metadata={"refused": dg.MetadataValue.json(dict(refused))},
+        metadata={"refused": dg.MetadataValue.json(dict(refused)), **quote_needs(needs)},
     )
 
 
@@ -99,11 +109,12 @@ def evaluate_needs(
 
 def evaluate_silence(pipeline: Pipeline, names: Names, why: str, kind: str) -> dg.AssetCheckEvaluation:
     """The result of the group's check where the group cannot be looked at; `kind` is that of the error."""
-    from rota.face.needs import SHARED, Need
+    from rota.face.need import Need
+    from rota.face.needs import SHARED
 
     spec = next(spec for spec in list_checks(pipeline, names) if spec.name == GROUP)
     which = kind if kind in SHARED else why
-    return _evaluate(spec, [Need("group", pipeline.group, "fails", why, "", 0.0, True, 0.0, which)], 0)
+    return _evaluate(spec, [Need("group", pipeline.group, "fails", why, which=which)], 0)
 
 
 def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) -> dg.AssetCheckEvaluation:
@@ -112,14 +123,7 @@ def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) 
         wrong[need.name] = "; ".join(filter(None, (wrong.get(need.name), need.sentence)))
     persons = [need for need in needs if need.person]
     severity = ERROR if persons or not needs else WARN
-    told = [describe_need(need) for need in persons[:MOST]]
-    return evaluate(spec, wrong, looked_at, severity, {NEEDS: dg.MetadataValue.json(told)} if told else {})
-
-
-def describe_need(need: "Need") -> dict[str, str]:
-    """The need as an alert is made from it."""
-    which = {"which": need.which} if need.which else {}
-    return {"kind": need.kind, "name": need.name, "cause": need.cause, "why": need.why, "line": need.line, **which}
+    return evaluate(spec, wrong, looked_at, severity, quote_needs(persons))
 
 
 def find_imbalance(done: "Rebalanced") -> dict[str, str]:

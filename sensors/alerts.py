@@ -11,27 +11,23 @@ Laws:
 """
 
 import json
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from hashlib import sha256
-from itertools import groupby
 from typing import Any, Literal, Self
 
 import dagster as dg
 
-from rota.dagster.assets.checks import describe_need, read_said
+from rota.dagster.assets.checks import read_said
 from rota.dagster.assets.names import INCARNATION, REBALANCE
 from rota.dagster.assets.page_keys import NEEDS
 from rota.dagster.sensors.runs import explain_failure
 from rota.dagster.sensors.seen import find_location, is_here, see_sensors
-from rota.ids import pipeline_of, quote
+from rota.face.need import Need, digest, join_needs
 
 TICK = 30  # seconds between two ticks
 MOST = 100  # failed runs that one tick tells of
-NAMED = 3  # needs of one cause that an alert quotes
 PARTITION, RANGE = "dagster/partition", ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 PARTITION_TAGS = (PARTITION, *RANGE)
 AGAIN = {INCARNATION, REBALANCE}  # tags of runs that a sensor launches again: a need says where it does so in vain
@@ -79,10 +75,10 @@ class SentAlert:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A need as a check quotes it; who says so, and where to look."""
+class Quoted:
+    """A need, the check that quotes it (empty: a sensor has it), and where to look."""
 
-    need: Mapping[str, str]
+    need: Need
     source: str
     path: str
 
@@ -101,7 +97,7 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
         before = json.loads(context.cursor or "{}")
         sent = {key: SentAlert.read(row) for key, row in before.get("told", {}).items()}
         needs, found, silent = read_checks(context)
-        found |= join_needs([*needs, *read_sensors(context)])
+        found |= make_troubles([*needs, *read_sensors(context)])
         run, failed = find_failed_runs(context, before.get("run"))
         found |= failed
         kept = {key: still for key, one in sent.items() if (still := _keep(context, one, found.get(key), silent))}
@@ -172,14 +168,9 @@ def _find_work(run: dg.DagsterRun) -> tuple[object, ...]:
     return run.asset_selection, *(run.tags.get(tag) for tag in PARTITION_TAGS)
 
 
-def digest(text: str) -> str:
-    """What tells one cause from another: the text but for its numbers and ids."""
-    return sha256(re.sub(r"[0-9a-f]{8,}|\d+", "#", text).encode()).hexdigest()[:16]
-
-
-def read_checks(context: dg.SensorEvaluationContext) -> tuple[list[Told], dict[str, Trouble], list[str]]:
+def read_checks(context: dg.SensorEvaluationContext) -> tuple[list[Quoted], dict[str, Trouble], list[str]]:
     """The needs that the checks of this code location quote, errors of its other checks, and checks without a result."""
-    needs: list[Told] = []
+    needs: list[Quoted] = []
     failing: dict[str, Trouble] = {}
     unsaid: list[str] = []
     for key in sorted(_repository(context).asset_graph.asset_check_keys, key=str):
@@ -189,14 +180,14 @@ def read_checks(context: dg.SensorEvaluationContext) -> tuple[list[Told], dict[s
             unsaid.append(source)
         elif not (said := last[0]).passed and said.severity == dg.AssetCheckSeverity.ERROR:
             if quoted := getattr(said.metadata.get(NEEDS), "value", None):
-                needs += [Told(need, source, path) for need in quoted]
+                needs += [Quoted(Need.read(need), source, path) for need in quoted]
             else:
                 text = said.description or "it says no reason"
                 failing[f"{source} {digest(text)}"] = Trouble(Alert(f"{asset}: {key.name} failed", text, path), source)
     return needs, failing, unsaid
 
 
-def read_sensors(context: dg.SensorEvaluationContext) -> Iterator[Told]:
+def read_sensors(context: dg.SensorEvaluationContext) -> Iterator[Quoted]:
     """The needs of this code location's sensors: ticks that fail, and one that is off of those that look at a pipeline, of
     which no check can tell."""
     from rota.face.needs import find_needs
@@ -210,31 +201,18 @@ def read_sensors(context: dg.SensorEvaluationContext) -> Iterator[Told]:
     here = find_location(context)
     for need in (one for one in needs if one.person):
         sensor = need.name.removeprefix("sensor ")
-        yield Told(describe_need(need), "", f"/locations/{here}/sensors/{sensor}")
+        yield Quoted(need, "", f"/locations/{here}/sensors/{sensor}")
 
 
-def join_needs(needs: Iterable[Told]) -> dict[str, Trouble]:
-    """The alert of each cause among the needs.
-
-    Parked partitions of a pipeline share a cause if their errors are of one kind, whatever files the reasons name.
-    """
-
-    def find_cause(told: Told) -> tuple[str, str, str]:
-        need = told.need
-        about, which = need["name"], need.get("which", "")
-        if need["kind"] == "partition":  # each reason names its own partition
-            about, which = pipeline_of(about), which.replace(quote(about), "").replace(about, "")
-        of = "" if need["cause"] == "fails" else about  # many sensors fail for one reason
-        return of, need["cause"], which and digest(which)
-
+def make_troubles(needs: Iterable[Quoted]) -> dict[str, Trouble]:
+    """Cause -> its alert, which leads to the first place that reports the cause."""
+    places: dict[Need, Quoted] = {}
+    for one in needs:
+        places.setdefault(one.need, one)
     found: dict[str, Trouble] = {}
-    for (about, cause, which), alike in groupby(sorted(needs, key=find_cause), key=find_cause):
-        of = list(alike)
-        lines = list(dict.fromkeys(one.need["line"] for one in of))
-        more = f" And {len(lines) - NAMED} more." if len(lines) > NAMED else ""
-        who = about or ", ".join(sorted({one.need["name"] for one in of}))
-        alert = Alert(f"{who}: {cause}", "; ".join(lines[:NAMED]) + more, of[0].path)
-        found[f"{cause} {about} {which}".strip()] = Trouble(alert, of[0].source)
+    for joined in join_needs(places):
+        first = places[joined.needs[0]]
+        found[joined.key] = Trouble(Alert(joined.title, joined.line, first.path), first.source)
     return found
 
 

@@ -1,14 +1,12 @@
 """`rota check`: shows every setting and tries Java, ZooKeeper, the pipelines, Spark, tables and sources."""
 
 import os
-import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
-from datetime import timedelta
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,28 +16,28 @@ from rich.text import Text
 
 from rota import errors
 from rota.cli import view
-from rota.errors import MASK, SECRET, ConfigError, RotaError
+from rota.cli.shown_settings import list_settings
+from rota.errors import ConfigError, RotaError
+from rota.ids import pipeline_of
 
 if TYPE_CHECKING:
     from rota.catalog import Catalog
     from rota.coordination.client import ZooKeeperStore
     from rota.coordination.group_state import GroupState
     from rota.dataplane.spark.session import SparkSession
+    from rota.face.need import Need
     from rota.pipeline import Pipeline
     from rota.settings import Settings
-HASH = re.compile(r"(?<=:)[A-Za-z0-9+/]{27}=")  # of a password, in an ACL
-PROBED = ("spark", "record", "rewritten", "refused", "source", "table")  # causes of needs that have probes of their own
+
+PROBED = {  # cause of a need -> the probes that report it as well
+    "spark": "Spark of ",
+    "record": "record ",
+    "rewritten": "files of ",
+    "refused": "pipeline file ",
+    "source": "source of ",
+    "table": "table of ",
+}
 SKEW = 1.0  # seconds between two clocks that pass for the same
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting. `origin` is `environment`, `default`, `rota up` if the value is that of the stack that runs here, or
-    `missing` for a `${VAR}` of a pipeline that is not set."""
-
-    name: str
-    value: str
-    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def command(as_json: bool) -> None:
     settings = Settings.from_environment()
     with view.show_wait(f"loading the pipelines in {settings.pipelines} as Dagster does"):
         catalog, refused = _load_catalog(settings)
-    found = list(_list_settings(settings, catalog, os.environ, find_running(Path.cwd())))
+    found = list(list_settings(settings, catalog, os.environ, find_running(Path.cwd())))
     probes: list[Probe] = []
     if not as_json:
         view.print_parts(
@@ -97,40 +95,6 @@ def _print_probe(probe: Probe) -> None:
     view.console.print(Text.assemble(head, said), soft_wrap=True)
 
 
-def mask_setting(name: str, value: str) -> str:
-    """The value with secrets replaced: all of it if its name says so, and a login in an address."""
-    return MASK if value and SECRET.match(name) else errors.mask(HASH.sub(MASK, value))
-
-
-def _list_settings(
-    settings: "Settings", catalog: "Catalog | None", environ: Mapping[str, str], running: Mapping[str, str]
-) -> Iterator[Setting]:
-    from rota.settings import VARIABLE
-
-    def find_origin(name: str) -> str:
-        return "rota up" if running.get(name, "") == environ.get(name) else "environment"
-
-    for field in fields(settings):
-        name, value = f"ROTA_{field.name.upper()}", getattr(settings, field.name)
-        text = f"{value.total_seconds():g} s" if isinstance(value, timedelta) else str(value)
-        given = name in environ or f"{name}_FILE" in environ
-        yield Setting(name, mask_setting(name, text), find_origin(name) if given else "default")
-    for name in ("JAVA_HOME", "DAGSTER_HOME"):
-        if name in environ:
-            yield Setting(name, environ[name], "environment")
-    wanted = {
-        name
-        for pipeline in (catalog.pipelines.values() if catalog else ())
-        for text in (*pipeline.source.texts, pipeline.table.path)
-        for name in VARIABLE.findall(text)
-    }
-    for name in sorted(wanted):
-        there = name in environ
-        yield Setting(
-            name, mask_setting(name, environ[name]) if there else "", find_origin(name) if there else "missing"
-        )
-
-
 def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
     from rota.catalog import load
 
@@ -141,7 +105,16 @@ def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
 
 
 def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
-    """Tries one thing after the other; what was tried is shown before the next one begins."""
+    """Tries the parts, then reports the needs of each group. The command prints a probe before the next one begins."""
+    failed: list[str] = []
+    for probe in probe_parts(settings, catalog, refused):
+        failed += [] if probe.works else [probe.name]
+        yield probe
+    yield from _probe_needs(settings, failed)
+
+
+def probe_parts(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
+    """Tries Java, ZooKeeper and its groups, and the sources, tables and schemas of the pipelines."""
     yield _probe_java()
     sparks: dict[str, str] = {}  # group -> the Spark of one of its workers, that answers
     yield from _probe_zookeeper(settings, sparks)
@@ -193,11 +166,8 @@ def _probe_java() -> Probe:
     from rota.dataplane.spark.spark_server import ARCHIVE
     from rota.java import find_java, locate_archive, read_java_version
 
-    starts = (
-        "the archive of `rota prepare` is there"
-        if locate_archive(ARCHIVE).exists()
-        else "`rota prepare` halves the start of a Spark"
-    )
+    ready = locate_archive(ARCHIVE).exists()
+    starts = "the archive of `rota prepare` is there" if ready else "`rota prepare` halves the start of a Spark"
     try:
         program = find_java()
     except RotaError as error:
@@ -206,7 +176,7 @@ def _probe_java() -> Probe:
 
 
 def _probe_zookeeper(settings: "Settings", sparks: dict[str, str]) -> Iterator[Probe]:
-    """Tries the server, then each of its groups: the Spark of its live workers, its records, its needs. `sparks` gets one
+    """Tries the server, then each of its groups: the Spark of its live workers, its records. `sparks` gets one
     Spark that answers for each group."""
     from rota.coordination.client import opened
     from rota.coordination.group_reader import groups
@@ -220,7 +190,6 @@ def _probe_zookeeper(settings: "Settings", sparks: dict[str, str]) -> Iterator[P
             for group in there:
                 yield from _probe_sparks(GroupState(store, group), sparks)
                 yield from _probe_records(GroupState(store, group))
-                yield from _probe_needs(GroupState(store, group))
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
@@ -265,15 +234,30 @@ def _probe_records(tree: "GroupState") -> Iterator[Probe]:
         yield Probe(f"record {one.path}", False, one.why, fix)
 
 
-def _probe_needs(tree: "GroupState") -> Iterator[Probe]:
-    """Each need of a person, as `rota status` tells it; but for what has a probe of its own."""
+def _probe_needs(settings: "Settings", failed: Sequence[str]) -> Iterator[Probe]:
+    """Each cause that needs an operator, as `rota status` reports it, but those that a failed probe reports already."""
     from rota.cli.look import Looker
+    from rota.coordination.client import opened
+    from rota.coordination.group_reader import groups
+    from rota.coordination.group_state import GroupState
+    from rota.face.need import join_needs
 
-    needs = [need for need in Looker(tree).look_until_sure().needs if need.person and need.cause not in PROBED]
-    if not needs:
-        yield Probe(f"needs of {tree.group}", True, "none beside what the other lines name")
-    for need in needs:
-        yield Probe(f"{need.kind} {need.name}", False, need.why, need.step)
+    def is_reported(need: "Need") -> bool:
+        prefix = PROBED.get(need.cause)
+        return prefix is not None and any(f"{prefix}{name}" in failed for name in (need.name, pipeline_of(need.name)))
+
+    if "ZooKeeper" in failed:
+        return
+    try:
+        with opened(settings) as store:
+            for group in groups(store):
+                needs = [need for need in Looker(GroupState(store, group)).look_until_sure().needs if need.person]
+                left = join_needs(need for need in needs if not is_reported(need))
+                yield from (Probe(one.title, False, one.line) for one in left)
+                if not left:
+                    yield Probe(f"needs of {group}", True, "none beside what the other lines name")
+    except RotaError as error:
+        yield Probe("needs", False, str(error))
 
 
 def _probe_spark(name: str, endpoint: str) -> Probe:

@@ -15,7 +15,8 @@ from rota.cli.dagster_health import read_dagster
 from rota.cli.group import load_catalog
 from rota.errors import ConfigError, RotaError
 from rota.face.memory import Memory
-from rota.face.needs import Need, find_needs
+from rota.face.need import Need
+from rota.face.needs import find_needs
 from rota.face.seen import DagsterSeen, Seen
 from rota.ids import pipeline_of
 from rota.local.page import DagsterPage

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from math import inf, isfinite
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from rota.coordination import records
     from rota.coordination.group_state import GroupState
     from rota.core.values import Worker
-    from rota.face.needs import Need
 
 PAUSE = 1.0  # seconds between two looks of `--watch`
 MOST = 20  # needs that are told; --json has all
-NEED = ("kind", "name", "cause", "why", "step", "since", "person", "due", "which")
 COUNTED = ("lag", "quarantined")  # of a pipeline's partitions, summed up
 
 
@@ -145,7 +143,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         "epoch": facts.epoch,
         "sentence": epochs[-1].sentence if epochs else "",
         "paused": tree.overrides().paused,
-        "needs": [_describe_need(need) for need in looked.needs],
+        "needs": [need.describe() for need in looked.needs],
         "workers": [
             {
                 "id": worker.id,
@@ -163,12 +161,6 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         "partitions": partitions,
         "unreadable": dict(tree.unreadable),
     }
-
-
-def _describe_need(need: "Need") -> dict[str, Any]:
-    """The need as JSON values. `due` is null if the need never needs an operator."""
-    due = need.due if isfinite(need.due) else None
-    return {**{name: getattr(need, name) for name in NEED}, "due": due, "line": need.line}
 
 
 def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, trouble: bool) -> dict[str, Any]:
@@ -262,24 +254,19 @@ def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
     """What needs an operator, over the whole width, then what does not yet, then what is retried automatically."""
-    from rota.face.joined import join_needs
-    from rota.face.needs import Need
+    from rota.face.need import NEEDS_OPERATOR, Need, join_needs
 
-    read = [
-        Need(**{**{name: need[name] for name in NEED}, "due": inf if need["due"] is None else need["due"]})
-        for need in needs
-    ]
-    persons = join_needs([need for need in read if need.person])
-    later = join_needs([need for need in read if not need.person and need.due < inf])
-    heals = join_needs([need for need in read if not need.person and need.due == inf])
-    parts: list[RenderableType] = [
-        "",
-        Text("Needs an operator:", "red") if persons else Text("Nothing needs an operator.", "dim"),
-    ]
-    parts += [Text(line, "red") for line in persons[:MOST]]
-    if len(persons) > MOST:
-        parts.append(Text(f"and {len(persons) - MOST} more; --json has all", "red"))
-    for title, lines in (("Needs an operator if it lasts:", later), ("Is retried automatically:", heals)):
-        if lines:
-            parts += ["", Text(title, "dim"), *(Text(line, "dim") for line in lines[:MOST])]
+    read = [Need.read(need) for need in needs]
+    sections = (
+        (f"{NEEDS_OPERATOR.capitalize()}:", "red", [need for need in read if need.person]),
+        (f"{NEEDS_OPERATOR.capitalize()} if it lasts:", "dim", [n for n in read if not n.person and n.due < inf]),
+        ("Is retried automatically:", "dim", [need for need in read if not need.person and need.due == inf]),
+    )
+    parts: list[RenderableType] = []
+    for title, colour, mine in sections:
+        if joined := join_needs(mine):
+            parts += ["", Text(title, colour), *(Text(one.line, colour) for one in joined[:MOST])]
+            parts += [Text(f"and {len(joined) - MOST} more; --json has all", colour)] if joined[MOST:] else []
+        elif colour == "red":
+            parts += ["", Text(f"Nothing {NEEDS_OPERATOR}.", "dim")]
     return parts

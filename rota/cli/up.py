@@ -5,7 +5,6 @@ import shlex
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,10 @@ import click
 
 from rota.cli import view
 from rota.errors import RotaError
-from rota.ids import pipeline_of
+from rota.face.need import NEEDS_OPERATOR
 
 if TYPE_CHECKING:
     from rota.cli.look import Looker
-    from rota.face.needs import Need
     from rota.local.folder import StateFolder
     from rota.local.stack import Stack
 
@@ -137,7 +135,7 @@ class Told:
         """Says what is new and what is over."""
         for key, line in found.items():
             if key not in self._said:
-                self._progress.say(f"needs a person: {line}")
+                self._progress.say(f"{NEEDS_OPERATOR}: {line}")
         for key, line in self._said.items():
             if key not in found:
                 self._progress.say(f"is over: {line}")
@@ -149,10 +147,8 @@ class Told:
         from rota.coordination.client import opened
         from rota.coordination.group_reader import groups
         from rota.coordination.group_state import GroupState
+        from rota.face.need import join_needs
         from rota.settings import Settings
-
-        def about(need: "Need") -> tuple[str, str]:
-            return pipeline_of(need.name) if need.kind == "partition" else need.name, need.cause
 
         found: dict[str, str] = {}
         try:
@@ -161,13 +157,11 @@ class Told:
                     looker = self._lookers.setdefault(group, Looker(GroupState(store, group)))
                     looker.tree = GroupState(store, group)
                     needs = [need for need in looker.look().needs if need.person]
-                    for (of, cause), alike in groupby(sorted(needs, key=about), key=about):
-                        lines = [need.line for need in alike]
-                        found[f"{of} {cause}"] = lines[0] + (f" (and {len(lines) - 1} more)" if lines[1:] else "")
+                    found |= {f"{group} {one.key}": one.line for one in join_needs(needs)}
         except RotaError as error:
             found["ZooKeeper"] = str(error)
         except Exception as error:  # a fault of rota's own ends neither the workers nor this thread
-            found["rota"] = f"what needs a person cannot be found: {type(error).__name__}: {error}. See rota status"
+            found["rota"] = f"what {NEEDS_OPERATOR} cannot be found: {type(error).__name__}: {error}. See rota status"
         return found
 
 

@@ -22,6 +22,7 @@ from rota.core.reasons import explain_unplaceable
 from rota.core.values import Kind
 from rota.errors import ForeignTable, Unavailable, counted
 from rota.face.memory import FIRST, Lag, Memory
+from rota.face.need import Need
 from rota.face.seen import FailedRuns, PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
@@ -38,34 +39,6 @@ REFUSED_RUNS = "refused"  # the state of runs that failed for one of these
 SHARED = (Unavailable.__name__,)  # kinds of errors of which many fail at a time, each in words of its own
 FAILURES = 3  # at one offset, or of runs in a row: it does not heal itself
 KEPT = 1000  # times that a memory holds, the oldest first
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Something that is not well. `kind` says what `name` is: a group, worker, partition, pipeline, record, file or Dagster.
-    `cause` is one word that lasts, `since` is in server seconds. `step` is empty where `why` ends with the next step.
-    `which` tells it from others of its cause, however each says it; empty: nothing does."""
-
-    kind: str
-    name: str
-    cause: str
-    why: str
-    step: str
-    since: float
-    person: bool
-    due: float  # server seconds from which it needs a person
-    which: str = ""
-
-    @property
-    def sentence(self) -> str:
-        """Why, and the next step, in one line."""
-        return f"{self.why}: {self.step}" if self.step else self.why
-
-    @property
-    def line(self) -> str:
-        """What it is about, why, and the next step, in one line."""
-        about = {"partition": "", "record": "", "file": "", "dagster": ""}.get(self.kind, f"{self.kind} ")
-        return f"{about}{self.name}: {self.sentence}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from rota.coordination.records import Live, Parked
 from rota.core.values import Worker
 from rota.face import memory as face_memory
 from rota.face import needs
-from rota.face.joined import join_needs
 from rota.face.memory import UNSEEN, Memory
+from rota.face.need import join_needs
 from rota.face.needs import (
     BEHIND,
     FAILING,
@@ -32,6 +32,7 @@ from tests.core.seen_group import (
     FAILED,
     FREE,
     GONE,
+    NEEDS,
     RUN,
     SENSORS,
     W1,
@@ -84,78 +85,6 @@ HEALTHY = {
     "a table that is not there yet": (pipeline(positions={"p:a": Position(None, None, None)}, refusal=""), SETTLE - 1),
     "lag that falls": (replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:b": (6, 7)}),)), BEHIND - 1),
 }
-
-UNBALANCED = DagsterSeen(rebalances={"default": FailedRuns(3, "boom")})
-NEEDS = {
-    "no worker": (replace(facts(lives={}), workers=()), SETTLE, "workers", "rota worker"),
-    "the owner is gone and nobody gives it away": (
-        replace(facts(**GONE), workers=ALONE), SETTLE, "unowned", "no rebalance gave it",
-    ),
-    "the owner and its target are gone, the rest is full": (
-        replace(facts(**GONE), workers=(Worker("w1", W1, max_partitions=1),)), SETTLE, "unplaceable", "at its cap",
-    ),
-    "alone, nobody takes it": (
-        replace(facts(**GONE), workers=ALONE, protocol="claim", joined_under={}), SETTLE, "unowned", "no worker takes it",
-    ),
-    "by ordinals, nobody takes it": (
-        replace(facts(**GONE), workers=ALONE, protocol="ordinal", joined_under={}), SETTLE, "unowned", "ordinal is missing",
-    ),
-    "its taker does not take it": (facts(**FREE), SETTLE, "unowned", "w2 does not take it"),
-    "all drained": (replace(facts(**FREE), workers=DRAINED), SETTLE, "unplaceable", "draining"),
-    "pinned away": (replace(facts(**FREE), pins={"p:b": "w7"}), SETTLE, "unplaceable", "--clear"),
-    "no label": (replace(facts(**FREE), labels={"p": {"gpu": "yes"}}), SETTLE, "unplaceable", "no worker has gpu=yes"),
-    "an owner that never lets go": (
-        facts(targets={"w1": frozenset({"p:a", "p:b"}), "w2": frozenset()}), 165.0, "handover", "w2 does not let it go",
-    ),
-    "parked": (facts(parked={"p:a": FAILED.model_copy(update={"retry_at": None})}), 0.0, "parked", "rota retry p:a"),
-    "failed three times": (facts(parked={"p:a": FAILED.model_copy(update={"failures": 3})}), 0.0, "parked", "failed 3x"),
-    "a typo": (facts(parked={"p:a": FAILED.model_copy(update={"person": True})}), 0.0, "parked", "disk is full"),
-    "unreadable own": (facts(unreadable={"p:a": "its record cannot be read. rota repair"}), 0.0, "record", "rota repair"),
-    "unreadable target": (replace(WELL, records={"/rota/g/assign/w1": "bad. rota repair"}), SETTLE, "record", "rota repair"),
-    "another protocol": (
-        replace(WELL, protocol="race", joined_under={"w1": "claim", "w2": "race"}), SETTLE, "protocol", "start it again",
-    ),
-    "a frozen Spark": (replace(WELL, silent={"w1": "it says nothing"}), SETTLE, "spark", "the worker's log"),
-    "a Spark without executors": (replace(WELL, unable={"w1": "no executor"}), SETTLE, "unable", "give its Spark room"),
-    "an id twice": (replace(WELL, twice=("w1",)), SETTLE, "twice", "another --id"),
-    "a refused file": (replace(WELL, refused={"x.py": "it raised. Mend it"}), 0.0, "refused", "Mend it"),
-    "a job that Dagster does not load": (
-        dagster(refused={"x.py": "its job is left out. Mend it"}), 0.0, "refused", "x.py: its job is left out",
-    ),
-    "no source": (pipeline(fault="no folder. Check it"), SETTLE, "source", "no folder"),
-    "a foreign table": (pipeline(refusal="another group's. rota adopt", foreign=True), 0.0, "table", "rota adopt"),
-    "a table that cannot be read": (pipeline(refusal="disk"), SETTLE, "table", "disk"),
-    "no room": (pipeline(room="too many"), 0.0, "room", "too many"),
-    "partitions that nobody finds": (pipeline(waiting=("p:c",)), SETTLE, "new", "sensor"),
-    "rewritten": (pipeline(rewritten={"p:a": "a file changed"}), 0.0, "rewritten", "rota replay p:a --changed"),
-    "left out": (pipeline(left_out={"x": "a link"}), 0.0, "left out", "x is not read: a link"),
-    "a stale commit": (pipeline(stale={"p:a": "version 3"}), 0.0, "stale", "version 3"),
-    "a gap": (pipeline(gaps={"p:a": "version 4"}), 0.0, "gap", "version 4"),
-    "an open transaction": (pipeline(withheld={"p:a": (62, "open since 62")}), OPEN, "withheld", "abort it"),
-    "an older table": (pipeline(positions={"p:a": Position(3, 7, "t")}), SETTLE, "restored", "rota adopt"),
-    "no table": (pipeline(positions={"p:a": Position(None, None, None)}), SETTLE, "restored", "there is no table"),
-    "another table": (pipeline(positions={"p:a": Position(5, 7, "u")}), SETTLE, "restored", "not the one"),
-    "an older ZooKeeper": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE, "restored", "ZooKeeper was"),
-    "nothing runs": (pipeline(ends={"p:a": (5, 9)}), IDLE, "idle", "no run works"),
-    "a run that hangs": (
-        replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:a": (5, 9)}),)), BEHIND, "still", "look at its runs",
-    ),
-    "no Dagster": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE, "silent", "ROTA_DAGSTER"),
-    "a broken location": (dagster(locations={"here": "it is not loaded"}), SETTLE, "location", "reload"),
-    "a frozen code server": (dagster(lost={"here": 1.0}), SETTLE, "location", "code server does not answer"),
-    "a sensor that is off": (dagster(sensors=(SensorSeen("p__backlog", on=False),)), 0.0, "off", "turn it on"),
-    "a sensor that fails": (dagster(sensors=(SensorSeen("p__backlog", failing=80.0, why="x"),)), 0.0, "fails", "x"),
-    "a daemon that stands": (dagster(sensors=(SensorSeen("p__backlog", quiet=80.0),)), 0.0, "daemon", "daemon"),
-    "an unserved pipeline": (dagster(unserved=("p",)), SETTLE, "unserved", "reload"),
-    "a pipeline without a file": (
-        replace(dagster(unserved=("old",)), undeclared=("old",)), SETTLE, "unserved", "rota forget --pipeline old",
-    ),
-    "rebalances that fail": (
-        replace(facts(**FREE), facts=replace(facts(**FREE).facts, targets={}), dagster=UNBALANCED),
-        0.0, "runs", "group default: 3 of its rebalances failed in a row: boom",
-    ),
-    "runs that fail": (dagster(failed={"p": [FailedRuns(3, "boom")]}), 0.0, "runs", "boom"),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -314,8 +243,8 @@ def test_many_partitions_with_one_cause_are_one_line() -> None:
     free = Facts(many, {}, 1, {}, {W1: Live()}, (), {}, 1000.0, {}, {})
     needs = look(replace(WELL, facts=free, workers=DRAINED[:1], pipelines=()), SETTLE)
     assert len(needs) == 50
-    (line,) = join_needs(needs)
-    assert "and 49 more" in line
+    (one,) = join_needs(needs)
+    assert "and 49 more" in one.line
 
 
 @pytest.mark.parametrize("error", ["TooManyBadRecords", ""], ids=["of one class", "of two reasons"])

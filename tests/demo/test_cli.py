@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli import VERBS
-from rota.cli.check import mask_setting
+from rota.cli.shown_settings import mask_setting
 from rota.errors import ConfigError
 from rota.settings import check_known
 from tests.waiting import LONG

@@ -250,7 +250,7 @@ def test_rota_up_says_a_need_once_and_once_when_it_is_over_and_nothing_ends_it(
     for found in ({"worker w1 spark": "worker w1: silent"}, {"worker w1 spark": "worker w1: still silent"}, {}, {}):
         told.tell(found)
     said = capsys.readouterr().out
-    assert (said.count("needs a person: worker w1: silent"), said.count("is over: worker w1: silent")) == (1, 1)
+    assert (said.count("needs an operator: worker w1: silent"), said.count("is over: worker w1: silent")) == (1, 1)
     assert "still silent" not in said
     monkeypatch.setenv("ROTA_ZOOKEEPER", "127.0.0.1:1")
     assert "127.0.0.1:1" in told.find()["ZooKeeper"]

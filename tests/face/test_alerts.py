@@ -16,7 +16,7 @@ from rota.dagster.assets.checks import evaluate_needs, evaluate_silence
 from rota.dagster.assets.names import Names
 from rota.dagster.location import compose
 from rota.dagster.sensors.alerts import Alert
-from rota.face.needs import Need
+from rota.face.need import Need
 
 FILE = """
 from rota import Pipeline, delta, files

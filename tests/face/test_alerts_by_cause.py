@@ -8,9 +8,8 @@ import dagster as dg
 import pytest
 
 from rota.coordination.records import Parked
-from rota.dagster.assets.checks import describe_need
 from rota.dagster.sensors import alerts
-from rota.dagster.sensors.alerts import Alert, Told, join_needs, make_alert_sensor
+from rota.dagster.sensors.alerts import Alert, Quoted, make_alert_sensor, make_troubles
 from rota.errors import BadTransform, OffsetGap, SourceChanged, TooManyBadRecords, TooSlow
 from rota.face.needs import find_needs
 from rota.face.seen import Seen
@@ -151,4 +150,4 @@ def _join(keys: list[str], error: str) -> dict[str, object]:
     needs, _ = find_needs(Seen("default", 1.0, facts))
     parked = [one for one in needs if one.cause == "parked"]
     assert len(parked) == len(keys)
-    return join_needs(Told(describe_need(one), "orders/records:none_parked", "/assets") for one in parked)
+    return make_troubles(Quoted(one, "orders/records:none_parked", "/assets") for one in parked)

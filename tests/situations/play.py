@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from rota.cli.look import Looker, concerns
 from rota.errors import RotaError
-from rota.face.needs import Need
+from rota.face.need import Need
 from tests.situations.row import OVER, Row
 from tests.situations.situation import Situation
 from tests.situations.stage import Stage

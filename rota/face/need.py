@@ -1,0 +1,123 @@
+"""A need: something that is not well. One type from `rota.face.needs`, which finds it, to a line, a check and an alert.
+
+Laws:
+1. Each need states its subject, the reason, and the next step.
+2. `join_needs` alone decides which needs have one cause. `rota status`, `rota up` and the alerts report a cause once.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from hashlib import sha256
+from itertools import groupby
+from math import inf, isfinite
+from typing import Any, Self
+
+from rota.errors import counted
+from rota.ids import pipeline_of, quote
+
+QUOTED = 3  # lines of one cause that a report quotes
+NEEDS_OPERATOR = "needs an operator"  # what each report writes of a need that does not heal itself
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something that is not well.
+
+    `kind`: the kind of `name`: a group, worker, partition, pipeline, record, file or Dagster. `cause`: one lasting word.
+    `since` and `due` are in server seconds: from `due` on it needs an operator, and `person` is true. `step` is empty if
+    `why` ends with the next step. `which` identifies the cause among needs of one kind and cause, however the reason of each
+    is worded; it is empty if the cause alone does.
+    """
+
+    kind: str
+    name: str
+    cause: str
+    why: str
+    step: str = ""
+    since: float = 0.0
+    person: bool = True
+    due: float = 0.0
+    which: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The reason and the next step, in one line."""
+        return f"{self.why}: {self.step}" if self.step else self.why
+
+    @property
+    def line(self) -> str:
+        """The subject, the reason and the next step, in one line."""
+        about = {"partition": "", "record": "", "file": "", "dagster": ""}.get(self.kind, f"{self.kind} ")
+        return f"{about}{self.name}: {self.sentence}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the need as JSON values, with its line. `due` is null if it never needs an operator."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**values, "due": self.due if isfinite(self.due) else None, "line": self.line}
+
+    @classmethod
+    def read(cls, described: Mapping[str, Any]) -> Self:
+        """Return the need of what `describe` returned, or of a part of it."""
+        values = {one.name: described[one.name] for one in fields(cls) if one.name in described}
+        return cls(**(values | {"due": inf} if values.get("due", 0.0) is None else values))
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedNeed:
+    """The needs of one cause, in order of their names. `about`: what they have in common; `which`: see `Need`."""
+
+    about: str
+    cause: str
+    which: str
+    needs: Sequence[Need]
+
+    @property
+    def key(self) -> str:
+        """Identifies the cause from one report to the next."""
+        return f"{self.cause} {self.about} {self.which}".strip()
+
+    @property
+    def title(self) -> str:
+        """What is not well, and the cause, in a few words."""
+        return f"{self.about or ', '.join(sorted({one.name for one in self.needs}))}: {self.cause}"
+
+    @property
+    def line(self) -> str:
+        """One line. It quotes one need for each reason, three reasons at most; with `which` one reason stands for all."""
+        alike: dict[str, list[Need]] = {}
+        for one in self.needs:
+            alike.setdefault(self.which or _hide_name(one, one.sentence), []).append(one)
+        left = len(alike) - QUOTED
+        more = f"; and {counted(left, 'more reason')}" if left > 0 else ""
+        return "; ".join(map(_quote_first, list(alike.values())[:QUOTED])) + more
+
+
+def join_needs(needs: Iterable[Need]) -> tuple[JoinedNeed, ...]:
+    """Join the needs that have one cause.
+
+    Partitions of a pipeline share a cause if `which` is the same but for names and numbers, whatever files their reasons
+    name. Sensors share one whatever they belong to: many fail for one reason.
+    """
+
+    def find_cause(need: Need) -> tuple[str, str, str]:
+        about = pipeline_of(need.name) if need.kind == "partition" else need.name
+        return "" if need.cause == "fails" else about, need.cause, need.which and digest(_hide_name(need, need.which))
+
+    ordered = sorted(needs, key=lambda need: (find_cause(need), need.name, need.line))
+    return tuple(JoinedNeed(*cause, tuple(alike)) for cause, alike in groupby(ordered, key=find_cause))
+
+
+def digest(text: str) -> str:
+    """Return a short text that differs from another cause's: of the text without its numbers and ids."""
+    return sha256(re.sub(r"[0-9a-f]{8,}|\d+", "#", text).encode()).hexdigest()[:16]
+
+
+def _hide_name(need: Need, text: str) -> str:
+    return text.replace(quote(need.name), "...").replace(need.name, "...") if need.kind == "partition" else text
+
+
+def _quote_first(needs: Sequence[Need]) -> str:
+    first, *others = needs
+    names = {one.name for one in others} - {first.name}
+    return first.line + (f" (and {len(names)} more, such as {min(names)})" if names else "")
