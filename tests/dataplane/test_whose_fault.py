@@ -14,6 +14,7 @@ from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from tests.dataplane.faulty_jobs import DISK, Faults, land_files, run, spark
+from tests.dataplane.flaky_reader import CAUSES, Cause, Flaky, read_only_once
 from tests.dataplane.landing_folders import make_unreadable, open_files
 from tests.dataplane.world import World
 
@@ -231,6 +232,52 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
     monkeypatch.setattr("rota.dataplane.spark.spark_job.Bisection", lambda *args, shorten: Bisection(*args))
     assert isinstance(run(world, "a")["p:a"], ParkedPartition)
     assert skip(world.tree, world.ports, "p:a") == (0, 1)
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_an_offset_that_can_be_read_alone_is_not_blamed(
+    world: World, monkeypatch: pytest.MonkeyPatch, cause: Cause
+) -> None:
+    """`rota skip` would drop a good record."""
+    land_files(world, "ab", files=3)
+    Faults(monkeypatch, Flaky(cause))
+    events = [event for _ in range(3) for event in run(world, "ab").values()]
+    assert not [e for e in events if isinstance(e, ParkedPartition)]
+    assert {p: one.record.offset for p, one in world.tree.checkpoints().items()} == {"p:a": 3, "p:b": 3}
+    assert not world.tree.parked()
+
+
+def test_ablation_without_a_second_reading_a_good_offset_is_skipped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_only_once(monkeypatch)
+    land_files(world, "a", files=3)
+    Faults(monkeypatch, Flaky("once"))
+    event = run(world, "a")["p:a"]
+    assert isinstance(event, ParkedPartition)
+    assert "in offset 0 (a/00.json)" in event.reason
+    assert skip(world.tree, world.ports, "p:a") == (0, 1)
+
+
+@pytest.mark.parametrize("second", [None, "ValueError: poison", DISK])
+def test_what_failed_like_the_environment_is_judged_by_its_second_reading(
+    world: World, monkeypatch: pytest.MonkeyPatch, second: str | None
+) -> None:
+    """The other partition succeeds, so the failure is blamed on this one."""
+    land_files(world, "ab")
+    faults = Faults(monkeypatch, lambda p, _: said() if p == "p:a" else None)
+
+    def said() -> str | None:
+        return DISK if sum("p:a" in job for job in faults.jobs) <= 2 else second
+
+    event = run(world, "ab")["p:a"]
+    if second is None:
+        assert isinstance(event, CommittedBatch)
+        return
+    assert isinstance(event, ParkedPartition)
+    assert second.rpartition(": ")[2] in event.reason
+    assert ("p:a alone" in event.reason) == (second == DISK)
+    assert event.reason.endswith("rota retry p:a")
 
 
 def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

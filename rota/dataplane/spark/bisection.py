@@ -1,19 +1,21 @@
-"""One Spark job for all ranges of a run: read, transform, write plain Parquet split by partition. Nothing is visible yet.
+"""Run the Spark jobs of a run: each reads, transforms and writes plain Parquet files, and finds what fails.
 
-Law: what a job wrote is named by its attempt and seen by nobody until a commit names its files. A job that fails on data
-or transform is bisected over its partitions, so that the poison one is found and the others go on. So is one that failed
-like the environment while Spark lives: what fails alone while others go through is its own fault; what nobody gets
-through, of all or of the first `ALONE`, is everybody's, and parks nobody. Which are the first is another draw in each run:
-else those that fail would come first for ever, and none of the others would have its turn.
+Law: a job's files are below its attempt. They are invisible until a commit names them.
 
-Law: no job goes on beyond the `deadline`. One that does not end is searched like one that failed like the environment, each
-time with less time, as with less to do; before an offset is blamed, it had the whole deadline for itself alone.
+Law: a job that fails on data or in the transform is bisected over its partitions, so that the failing partition is found
+and the others are written. So is a job that failed like the environment while Spark is alive. If some partitions succeed,
+the ones that fail alone are at fault. If every partition fails, or the first `ALONE` that are tried, the environment is at
+fault and no partition fails. The order is drawn anew in each run: otherwise partitions that fail could come first for ever.
 
-Law: what a run has to do comes as jobs, in order; each is bounded, and looked at anew before it begins. After one in
-which nobody gets through another is tried, which is a draw: if somebody does there, the others failed by their own fault.
+Law: a range that may be shortened (`shorten`) fails only for its first offset. The records before a bad one are written
+first, and the rest is left to the next run. An offset is blamed only if it failed twice when it was read alone, each time
+with the whole deadline.
 
-Law: who may `shorten` ranges fails a partition only for its first offset, which nobody else gets through either: what
-stands before a broken file or a poison record is written first, and the rest is left to the next run.
+Law: no job runs longer than the `deadline`. A job that is late is bisected like one that failed like the environment; each
+half gets less time.
+
+Law: the jobs of a run are bounded and run in order; what is still to do is asked before each of them. If no partition of a
+job succeeds, one more job is tried, which is drawn: if it succeeds, the earlier partitions failed by their own fault.
 """
 
 import logging
@@ -42,33 +44,40 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger(__name__)
-LEAST = 60.0  # seconds that a job has in a search, if the deadline is not shorter
-ALONE = 4  # so many partitions that fail one by one, and none that went through: no need to try the others
-LATE = 2  # the same of those that hang: time is dear
-WIDE: set[str] = set()  # tables of which this process met a row that is too wide to be counted
+LEAST = 60.0  # seconds that a job of a bisection has at least, unless the deadline is shorter
+ALONE = 4  # partitions that failed alone before any succeeded: the others are not tried
+LATE = 2  # the same for partitions that are late: each costs a deadline
+WIDE: set[str] = set()  # tables for which this process met a row that is too wide to be counted
 
 
 @dataclass(frozen=True, slots=True)
 class Bisection:
-    """How a run of `pipeline` turns ranges of `source` into files below `location` (`main/`, `quarantine/`)."""
+    """How a run of `pipeline` writes ranges of `source` to files below `location` (`main/`, `quarantine/`)."""
 
     pipeline: Pipeline
     source: SparkSource
     location: str
     spark: "SparkSession"
     schema: str | None  # of the table, JSON
-    run_id: str = "run"  # its attempts begin with it, so that a folder on disk says whose it is
+    run_id: str = "run"  # prefix of its attempts, so that a folder on disk names its run
     deadline: float = inf  # seconds
-    shorten: bool = False  # whether a range may come out shorter; else it does as a whole or not at all
+    shorten: bool = False  # whether a range may be written in part; else it is written as a whole or fails
 
     def run(self, *jobs: Ranges, still: Callable[[Ranges], Ranges] = dict) -> Iterator[WrittenFiles | FailedPartition]:
-        """Every partition of the jobs that is `still` to be worked on, as its job begins, comes out once, written or failed.
-        Raises EnvironmentFailed.
+        """Run the jobs in order; yield each piece as soon as it is written or has failed.
 
-        Pieces come as they are done; O(bad x log n) jobs of Spark's for one of these.
+        A job takes O(bad x log n) Spark jobs for n offsets of which `bad` fail.
+
+        Args:
+            jobs: the ranges of each job.
+            still: what of a job is still to do, asked before it begins.
+
+        Yields: each partition that is still to do, once.
+        Raises: EnvironmentFailed.
         """
         left, worked, hopeless = list(jobs), False, False
-        waiting: list[FailedPartition] = []  # they failed like the environment, and nobody got through yet
+        waiting: list[FailedPartition] = []  # failed like the environment, and no partition succeeded yet
+        tried: dict[str, tuple[int, int]] = {}
         while left:
             ranges, *left = left
             broken, intact = self._part(still(ranges))
@@ -76,6 +85,7 @@ class Bisection:
             out = {one.partition for one in broken}
             alone: list[FailedPartition] = []
             whole = {p: (start, end) for p, (start, end) in intact.items() if start < end}
+            tried |= whole
             for piece in self._bisect(whole, self.deadline) if whole else ():
                 out |= {piece.partition} if isinstance(piece, FailedPartition) else set(piece.ranges)
                 if isinstance(piece, FailedPartition) and isinstance(piece.error, EnvironmentFailed):
@@ -87,7 +97,7 @@ class Bisection:
                 yield piece
             waiting += alone
             if worked:
-                yield from (FailedPartition(one.partition, self._own(one.partition, one.error)) for one in waiting)
+                yield from (self._blame(one, tried[one.partition][0]) for one in waiting)
                 waiting = []
             elif alone and (hopeless or not left):
                 break
@@ -105,22 +115,25 @@ class Bisection:
         if isinstance(result, WrittenFiles):
             yield from self._accept(result, seconds)
             return
-        its_own = isinstance(result, DataError)
-        if not its_own and not (isinstance(result, EnvironmentFailed) and failures.is_alive(self.spark)):
-            raise result
+        self._require_alive(result)
         if result.facts.get("late"):
-            log.warning("late=%s seconds=%g: searched by halves", ",".join(ranges), seconds)
+            log.warning("late=%s seconds=%g: bisected", ",".join(ranges), seconds)
             seconds = max(min(self.deadline, LEAST), seconds / sqrt(2))  # n halvings: 3.4 times the deadline, not n
         broken, intact = self._part(ranges)
-        if intact != ranges:  # a file changed under the job: nobody else's fault
+        if intact != ranges:  # the source changed under the job: the other partitions are not at fault
             yield from broken
             if intact:
                 yield from self._bisect(intact, seconds)
-        elif result.facts.get("everywhere") or self._is_smallest(ranges):
+        elif result.facts.get("everywhere"):
+            yield from (FailedPartition(p, _addressed(result, p)) for p in ranges)
+        elif self._is_smallest(ranges):
+            ((p, (start, _)),) = ranges.items()
             if result.facts.get("counts"):
                 again = self._try(ranges, seconds, partial(self._recount, result))
-                result = again if isinstance(again, RotaError) else result
-            yield from (FailedPartition(p, _addressed(result, p)) for p in ranges)
+                yield FailedPartition(p, _addressed(again if isinstance(again, RotaError) else result, p))
+                return
+            failed = FailedPartition(p, _addressed(result, p))
+            yield self.read_again(failed, start) if isinstance(result, DataError) else failed
         elif len(ranges) == 1:
             yield from self._bisect(self._shorten(ranges), seconds)
         else:
@@ -128,16 +141,46 @@ class Bisection:
             for half in (names[: len(names) // 2], names[len(names) // 2 :]):
                 yield from self._bisect({p: ranges[p] for p in half}, seconds)
 
+    def _require_alive(self, result: RotaError) -> None:
+        """Raise an error that no bisection can explain: Spark is gone, or the error is none of a job's."""
+        if isinstance(result, DataError) or (isinstance(result, EnvironmentFailed) and failures.is_alive(self.spark)):
+            return
+        raise result
+
+    def read_again(self, failed: FailedPartition, offset: int) -> WrittenFiles | FailedPartition:
+        """Read the blamed offset alone once more, since `rota skip` would drop it.
+
+        A range that must be written as a whole names no offset, and is not read again.
+
+        Returns: what the second reading wrote, or the failure with the error of the second reading.
+        Raises: EnvironmentFailed, if Spark is gone.
+        """
+        if not self.shorten:
+            return failed
+        result = self._try({failed.partition: (offset, offset + 1)}, self.deadline)
+        if isinstance(result, RotaError):
+            self._require_alive(result)
+            return FailedPartition(failed.partition, _addressed(result, failed.partition))
+        log.warning("partition=%s offset=%s second_reading=passed first=%s", failed.partition, offset, failed.error)
+        return result
+
+    def _blame(self, failed: FailedPartition, offset: int) -> WrittenFiles | FailedPartition:
+        """Decide about a partition that failed alone like the environment, while others succeeded."""
+        result = self.read_again(failed, offset)
+        if isinstance(result, FailedPartition) and isinstance(result.error, EnvironmentFailed):
+            return FailedPartition(result.partition, self._own(result.partition, result.error))
+        return result
+
     def _is_smallest(self, ranges: Ranges) -> bool:
-        """Whether nothing smaller can be tried."""
+        """Whether no smaller range can be tried."""
         return len(ranges) == 1 and not self._shorten(ranges)
 
     def draw(self, partition: str) -> bytes:
-        """The partition's place in the order in which a run tries them: another one in each run."""
+        """The partition's place in the order in which this run tries them."""
         return sha256(f"{self.run_id} {partition}".encode()).digest()
 
     def _accept(self, result: WrittenFiles, seconds: float) -> Iterator[WrittenFiles | FailedPartition]:
-        """What was written, and what a refused partition comes to without its second half."""
+        """Yield what was written; a refused partition is tried again with the first half of its range."""
         again = self._shorten({p: result.ranges[p] for p in result.refused})
         if kept := {p: r for p, r in result.ranges.items() if p not in again}:
             files = tuple(f for f in result.files if f.partition in kept)
@@ -151,8 +194,8 @@ class Bisection:
         return {p: (a, a + (b - a) // 2) for p, (a, b) in ranges.items() if self.shorten and b - a > 1}
 
     def _part(self, ranges: Ranges) -> tuple[list[FailedPartition], Ranges]:
-        """The partitions whose source changed or cannot be looked at, and the ranges that can be read: where that may
-        be, up to there."""
+        """Return the partitions whose source changed or cannot be read, and the ranges that can be read. A range that may
+        be shortened ends at its first broken offset."""
         broken = self.source.find_broken(ranges)
         intact = {p: (a, self._find_unbroken(p, a, b) if p in broken else b) for p, (a, b) in ranges.items()}
         failed = [FailedPartition(p, error) for p, error in broken.items() if intact[p][0] == intact[p][1]]
@@ -160,7 +203,7 @@ class Bisection:
         return failed, {p: r for p, r in intact.items() if p not in out}
 
     def _find_unbroken(self, partition: str, start: int, end: int) -> int:
-        """The first broken offset, of which there is one."""
+        """The first broken offset of a range that has one."""
         if not self.shorten:
             return start
         ends = range(start + 1, end + 1)
@@ -178,7 +221,7 @@ class Bisection:
         except writing.WideRow:
             self.remove(attempt)
             WIDE.add(self.location)
-            return self._try(ranges, seconds)  # an NFS has what was deleted under this name as gone for a while
+            return self._try(ranges, seconds)  # under a new name: an NFS caches for a while that the old one is gone
         except Exception as error:
             self.remove(attempt)
             one = next(iter(ranges)) if len(ranges) == 1 else None
@@ -189,7 +232,7 @@ class Bisection:
             return failures.judge_failure(error, self.spark, one, told, place, self.pipeline.module)
 
     def _describe_place(self, partition: str, start: int, end: int) -> str:
-        """Where a failed job read: what a person looks for, and what `rota skip` would skip."""
+        """The offsets of a failed job, which `rota skip` would skip, and where an operator finds their data."""
         if end - start > 1:
             return f" in offsets {start} to {end - 1}"
         return f" in offset {start} ({self.source.locate(partition, start)})"
@@ -255,8 +298,8 @@ class Bisection:
         done: WrittenFiles,
         good: Mapping[str, int] | None,
     ) -> quarantine.BadRecords:
-        """Writes the bad records, which are read again, beside the `good` ones of each partition. Raises EnvironmentFailed
-        where the counts differ."""
+        """Read the bad records again and write them beside the `good` ones of each partition.
+        Raises: EnvironmentFailed, if the counts differ."""
         left_out, table = records.mark is not None, join(self.location, "quarantine")
         frame, identify = (records.mark(), columns.keep_ids) if records.mark else (records.frame, records.identify)
         parsed = parsing.parse(frame, True, identify)
@@ -269,13 +312,13 @@ class Bisection:
         return bad
 
     def look_again(self, ranges: Ranges) -> None:
-        """Raises the error of a range that changed while it was read."""
+        """Raise the error of a range that changed while it was read."""
         if broken := self.source.find_broken(ranges):
             raise next(iter(broken.values()))
 
     def _count(self, parsed: parsing.Parsed, records: Records) -> parsing.Tally | None:
-        """What was read, by what Spark counted, or else by what the source holds, of which none can be bad. Raises
-        EnvironmentFailed where the two differ."""
+        """Return what was read, as Spark counted it, or else as the source counts it if none of its records can be bad.
+        Raises: EnvironmentFailed, if the two counts differ."""
         tally, held = parsed.tally(), records.count() if records.count else None
         if tally and held is not None:
             parsing.require_same(tally.records, held, "records that Spark read", "the files of the source hold")
@@ -294,7 +337,7 @@ class Bisection:
         )
 
     def _own(self, partition: str, error: RotaError) -> RotaError:
-        """The error of what failed alone, while others went through."""
+        """The error of a partition that failed alone while others succeeded."""
         again = f"rota retry {quote(partition)}" if self.shorten else "replay it again"
         if error.facts.get("late"):
             skip = f"; or: rota skip {quote(partition)}" if self.shorten else ""
@@ -314,13 +357,13 @@ class Bisection:
         return transforming.apply(self.pipeline, parsed, self.spark, self.deadline, self.schema)
 
     def remove(self, attempt: str) -> None:
-        """Removes what an attempt wrote, if it can; nobody sees it anyway."""
+        """Remove what an attempt wrote, if possible; no commit names it."""
         for table in ("main", "quarantine"):
             delete_folder(join(self.location, table), f"data/{attempt}")
 
 
 def _addressed(error: RotaError, partition: str) -> RotaError:
-    """The error of several partitions as that of one: its next step names it."""
+    """The error with a next step that names the partition."""
     if not (isinstance(error, BadTransform) and error.step and error.partition is None):
         return error
     person = bool(error.facts.get("person"))

@@ -21,6 +21,7 @@ from rota.run.work import find_work
 from rota.stores import choose_options
 from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 from tests.dataplane.conftest import log
+from tests.dataplane.flaky_reader import CAUSES, Cause, fail_reader
 from tests.dataplane.kafka.lettered import LETTERS, LetteredSource
 from tests.dataplane.kafka.raw_records import send
 from tests.dataplane.kafka.topics import Worlds, commit, commit_some, number, read
@@ -103,6 +104,18 @@ def test_columns_beside_the_value_are_there_and_tombstones_are_kept_on_request(w
     (aside,) = read(world, "_offset", "_reason", table="quarantine")
     assert aside[0] == 2
     assert "_key" not in aside[1]
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_record_that_can_be_read_alone_is_not_blamed(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch, cause: Cause
+) -> None:
+    world = worlds.make()
+    worlds.broker.produce(worlds.topic, 0, number(2))
+    world.give("0")
+    fail_reader(monkeypatch, KafkaSource, cause)
+    assert [commit(world, "0")["p:0"].end for _ in range(2)] == [1, 2]
+    assert read(world, "_offset", "n") == [(0, 0), (1, 1)]
 
 
 @pytest.mark.parametrize(

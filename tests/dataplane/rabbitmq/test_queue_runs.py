@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rota.dataplane.rabbitmq.queue_source import QueueSource
+from rota.dataplane.rabbitmq.stream_source import StreamSource
 from rota.errors import ConfigError
 from rota.people.skip import skip
 from rota.rabbitmq import Publisher
@@ -14,6 +16,7 @@ from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import ReplayedRange, replay
 from rota.run.work import find_work
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.flaky_reader import Cause, fail_reader
 from tests.dataplane.rabbitmq import stranger
 from tests.dataplane.rabbitmq.broker import Broker
 from tests.dataplane.world import World
@@ -160,6 +163,23 @@ def test_a_stream_is_consumed_and_replayed(
     assert isinstance(done, ReplayedRange), done
     assert done.rows == counts[0]
     assert damage(world.table / "main", expected) == NO_DAMAGE
+
+
+@pytest.mark.parametrize(("source", "cause"), [(QueueSource, "in company"), (StreamSource, "once")])
+def test_a_message_that_can_be_read_alone_is_not_blamed(
+    tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch,
+    source: type[QueueSource | StreamSource], cause: Cause,
+) -> None:  # fmt: skip
+    streams = source is StreamSource
+    text = declare(broker, prefix, 1)
+    world = World(tmp_path, endpoint, text.replace("queues", "streams") if streams else text, spark=spark)
+    with Publisher(broker.url, prefix, 1, streams=streams) as publisher:
+        publisher.publish(("k", b'{"n": %d}' % n) for n in range(2))
+    world.give("0")
+    fail_reader(monkeypatch, source, cause)
+    events = [world.run("0")[0] for _ in range(2)]
+    assert [e.end for e in events if isinstance(e, CommittedBatch)] == [1, 2], events
+    assert damage(world.table / "main", {"p:0": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
 LINES = [

@@ -1,0 +1,47 @@
+"""Readings that fail though every record is good."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal
+
+import pytest
+
+from rota.dataplane.spark.bisection import Bisection
+
+Range = tuple[int, int]
+Cause = Literal["once", "in company"]
+CAUSES: tuple[Cause, ...] = ("once", "in company")
+SAID = "ValueError: no record is to blame"
+
+
+class Flaky:
+    """Fails the first reading of every range ("once"), or every reading of two offsets and more ("in company")."""
+
+    def __init__(self, cause: Cause) -> None:
+        self.cause, self.seen = cause, set[tuple[str, Range]]()
+
+    def __call__(self, partition: str, one: Range) -> str | None:
+        first = (partition, one) not in self.seen
+        self.seen.add((partition, one))
+        return SAID if (first if self.cause == "once" else one[1] - one[0] > 1) else None
+
+
+def fail_reader(monkeypatch: pytest.MonkeyPatch, source: type[Any], cause: Cause) -> None:
+    """`source.read` fails by this cause before it gives a record; else it reads as ever."""
+    real, flaky = source.read, Flaky(cause)
+
+    @contextmanager
+    def read(self: Any, spark: Any, ranges: Mapping[str, Range], attempt: str) -> Iterator[Any]:
+        for one in ranges.items():
+            if said := flaky(*one):
+                raise RuntimeError(said)
+        opened: AbstractContextManager[Any] = real(self, spark, ranges, attempt)
+        with opened as records:
+            yield records
+
+    monkeypatch.setattr(source, "read", read)
+
+
+def read_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ablation: the first reading of an offset decides."""
+    monkeypatch.setattr(Bisection, "read_again", lambda _, failed, __: failed)
