@@ -1,6 +1,6 @@
 """`python -m benchmarks`: times rota's planner and its peers on the same states: median times, ratios and peak memory.
 
-Each case runs in a process of its own, one after another. Without Java or Maven the column of Kafka says so.
+Each case runs in a process of its own, one after another. Without Java or Maven the column of Kafka states that.
 """
 
 import json

@@ -4,7 +4,7 @@
 
 All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. rota takes turns with one
 peer after the other, each on a Spark Connect server of its own with a worker's settings and two cores. So Java compiles what
-one system does, as it does for whoever uses it, and nobody rests for long. (`--cluster`: all on one application, which has
+one system does, as it does for its users, and none rests for long. (`--cluster`: all on one application, which has
 the cores of two Spark workers of one core each.) Before the turns both read all once, which is not counted: a worker's Spark
 is warm.
 
@@ -148,8 +148,8 @@ class Stage:
         out, frame = f"out{next(self.numbers)}", self._read_all(format)
         parts = F.split(frame.metadataColumn("_metadata")["file_path"], "/")
         key, number = F.element_at(parts, -2), F.substring(F.element_at(parts, -1), 1, 5).cast("long")
-        told = frame.select("*", key.alias("_partition"), number.alias("_offset"), key.alias("split"))
-        told.write.partitionBy("split").parquet(f"{self.place.spark}/{out}")
+        placed = frame.select("*", key.alias("_partition"), number.alias("_offset"), key.alias("split"))
+        placed.write.partitionBy("split").parquet(f"{self.place.spark}/{out}")
         return lambda: self._list_parquet(out)
 
     def _read_all(self, format: str) -> Any:
@@ -159,8 +159,8 @@ class Stage:
         """Structured Streaming; of what is in its folder only what its log names counts."""
         out, mark = f"out{next(self.numbers)}", f"mark{next(self.numbers)}"
         frame = self.spark.readStream.schema(SCHEMA).format(format).load(f"{self.place.spark}/{format}/*")
-        told = {"path": f"{self.place.spark}/{out}", "checkpointLocation": f"{self.place.spark}/{mark}"}
-        query = frame.writeStream.format("parquet").options(**told).trigger(availableNow=True).start()
+        options = {"path": f"{self.place.spark}/{out}", "checkpointLocation": f"{self.place.spark}/{mark}"}
+        query = frame.writeStream.format("parquet").options(**options).trigger(availableNow=True).start()
         query.awaitTermination()
         return lambda: self._list_logged(out)
 
@@ -228,7 +228,7 @@ def open_place(name: str, folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def open_spark(folder: Path, place: Place, master: str, name: str) -> Iterator[tuple[Any, str]]:
-    """A session of a worker's server, and the address. In a bucket Hadoop writes for the peers: it is told how."""
+    """A session of a worker's server, and the address. In a bucket the session configures Hadoop for the peers."""
     hadoop = (
         {f"spark.hadoop.{name}": value for name, value in stores.describe_to_spark().items()} if place.server else {}
     )

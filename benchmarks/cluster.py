@@ -5,7 +5,7 @@
 The stack of `rota demo --store s3 --spark cluster`: landing folder and tables in a bucket, a master with recovery by a
 folder, two Spark workers, and on them two `rota worker`s with an executor of one core each, whose runs Dagster starts. For
 each kill eight files land in eight partitions; a Python function takes `NAP` seconds for each of their rows. It strikes once
-both workers have read of theirs and no row is in the table yet. Nobody but rota, Spark and the master brings back what died,
+both workers have read of theirs and no row is in the table yet. Only rota, Spark and the master bring back what died,
 but for the Spark worker and the master themselves. After each kill every row that landed by then is compared with the table,
 by the demo's verifier.
 """
@@ -33,7 +33,7 @@ from rota.local.storage import open_below
 
 NAME, KEYS, ROWS, NAP = "kills", 8, 150, 0.01
 SESSION = "6"  # seconds
-PATIENCE = 400.0  # seconds until a row of the table says that it did not end
+PATIENCE = 400.0  # seconds until a row of the table states that it did not end
 PIPELINE = f"""
 from rota import Pipeline, delta, files
 
@@ -76,7 +76,7 @@ class Place:
             self.landed += 1
 
     def wait(self, true: Callable[[], object], patience: float = PATIENCE) -> bool:
-        """Whether it was so in time. Who is parked meanwhile is noted."""
+        """Whether it was so in time. It notes the partitions that are parked meanwhile."""
         until = time.monotonic() + patience
         while not true():
             if time.monotonic() > until:
@@ -219,12 +219,12 @@ def main() -> None:
     """The command."""
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--write", type=Path, metavar="PAGE")
-    told = words.parse_args()
+    given = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="rota-cluster-") as place:
         table = f"{format_table(HEAD, play(Path(place)))}\n\nMeasured on {describe_machine()}."
     sys.stdout.write(f"{table}\n")
-    if told.write:
-        write_section(told.write, "cluster", table)
+    if given.write:
+        write_section(given.write, "cluster", table)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-# What stands in a command line -> what the process is. The first that fits counts.
+# A part of a command line -> what the process is. The first that fits counts.
 PROCESSES = {
     "QuorumPeerMain": "ZooKeeper",
     "SparkConnectServer": "Spark of the workers",
@@ -54,7 +54,7 @@ def read_storage(home: Path) -> Counter[str]:
     """Bytes by what they are: a table with its indexes, the databases of runs, logs.
 
     `BESIDE` is what SQLite writes first, beside a database (`-wal`, `-shm`). It is used again and again, some 4 MB of each,
-    and gone once nobody has the database open: it is no part of what grows."""
+    and gone once no process has the database open: it is no part of what grows."""
     found: Counter[str] = Counter()
     for path in filter(Path.is_file, home.rglob("*")):
         name, size = str(path.relative_to(home)), path.stat().st_size
@@ -70,7 +70,7 @@ def read_storage(home: Path) -> Counter[str]:
 
 
 def open_base(base: Path) -> closing[sqlite3.Connection]:
-    """A database to read. Whoever leaves one open keeps what is beside it from being folded in."""
+    """A database to read. A process that leaves it open keeps the file beside it from being folded in."""
     return closing(sqlite3.connect(f"file:{base}?mode=ro", uri=True))
 
 

@@ -4,7 +4,7 @@
 
 Measured: all are live, all partitions are claimed after the first decision; a tenth of the workers ends without a word and
 all is claimed again, less the session. The largest record, what all records weigh, and CPU seconds of ZooKeeper and of all
-workers. A deciding thread of this process stands for Dagster, which launches a run for each decision.
+workers. A deciding thread of this process takes the place of Dagster, which launches a run for each decision.
 """
 
 import multiprocessing

@@ -1,6 +1,6 @@
 """The lease race's warning, and its cure: how many partitions change owner where nothing changes but that workers are late.
 
-"It doesn't work in practice", its author says: loaded nodes answer late, and partitions hop. An answer of a worker is late
+"It doesn't work in practice", its author writes: loaded nodes answer late, and partitions hop. An answer of a worker is late
 twice: the worker hears of the challenge late, and it looks late when its answer is due. Each time that is exponential, with
 half of the lateness as its mean, and comes on top of the shipped pause.
 
@@ -9,7 +9,7 @@ time are five times the defaults: the shipped pause of a quarter of a second to 
 An answer takes ten delays. With a lease time of 300 delays, as published, three challenges are open at once in the mean, and
 each is answered by the counts from before the others were decided. With one of 3,000 that is rare.
 
-All worlds start in balance, by announced counts. In the world `together` one worker more is there, nobody is late, and all
+All worlds start in balance, by announced counts. In `together` one worker more is there, no answer is late, and all
 partitions are challenged at one moment.
 """
 
@@ -55,7 +55,7 @@ def make_options(decide: str, lease: float) -> Mapping[str, object]:
 
 
 def find_one_moment(_: str, lease: float, after: float) -> float:
-    """Stands for `race.find_turn` where all partitions are challenged at one moment."""
+    """Replaces `race.find_turn` where all partitions are challenged at one moment."""
     return (after // lease + 1) * lease
 
 
@@ -88,7 +88,7 @@ def play(
 
 
 def play_all() -> list[Hops]:
-    """Every world of the table; where nobody is late, long leases show nothing more."""
+    """Every world of the table; where no answer is late, long leases show nothing more."""
     found = [play(decide, late) for decide in RACES for late in LATENESS]
     found += [play(decide, together=True) for decide in RACES]
     return found + [replace(play("fastest", late, lease=LONG_LEASE), decide=LONG) for late in LATENESS[1:]]

@@ -1,4 +1,4 @@
-"""Installs the peers below `.rota/peers` on first use. If one cannot be installed, its `Command` says why."""
+"""Installs the peers below `.rota/peers` on first use. If one cannot be installed, its `Command` states why."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ VERSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """The command that starts a peer. `missing` says why there is none."""
+    """The command that starts a peer. `missing` states why there is none."""
 
     words: tuple[str, ...] = ()
     missing: str = ""

@@ -10,7 +10,7 @@ group, each of which writes Delta. See `kafka_peers`. Printed for each:
   run's node, so that the start of Dagster is left out; of the others the start of Java, or of the process, is;
 - freshness: from a record's timestamp to the commit that holds it, of 20 records a second for `--seconds`;
 - what a partition that moves costs: a third worker or member joins; the longest that a record of one that moved waited;
-- kill -9: the seconds until somebody commits for what the dead one had. A query has no other: it is started again at once;
+- kill -9: the seconds until a live worker commits for what the dead one had. A query is started again at once;
 - records that are in the table never, and rows that are there again, at the end: by the rows of its files.
 
 With `--write` the table goes into the page of results. `--readers` measures the reading alone: rota's reader and Spark's
@@ -63,9 +63,9 @@ pipeline = Pipeline(
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Who committed when, and up to where of each partition."""
+    """Which worker committed when, and up to which offset of each partition."""
 
-    who: str
+    worker: str
     at: float
     ends: dict[int, int]
 
@@ -89,8 +89,8 @@ class Measured:
         return ends
 
     def find_holders(self, before: float) -> dict[int, str]:
-        """Who committed each partition last."""
-        return {n: one.who for one in list(self.commits) if one.at <= before for n in one.ends}
+        """The worker that committed each partition last."""
+        return {n: one.worker for one in list(self.commits) if one.at <= before for n in one.ends}
 
 
 @contextmanager
@@ -178,8 +178,8 @@ def run_rota(broker: KafkaBroker, folder: Path, members: int) -> Iterator[Measur
                         if one.info.get("rota.op") == "commit":
                             ranges = json.loads(one.info["rota.ranges"])
                             ends = {int(p.partition(":")[2]): end for p, (_, end) in ranges.items()}
-                            who = str(one.info["rota.incarnation"]).partition("@")[0]
-                            measured.commits.append(Commit(who, one.at, ends))
+                            worker = str(one.info["rota.incarnation"]).partition("@")[0]
+                            measured.commits.append(Commit(worker, one.at, ends))
 
         listening = threading.Thread(target=listen, daemon=True)
         listening.start()
@@ -189,7 +189,7 @@ def run_rota(broker: KafkaBroker, folder: Path, members: int) -> Iterator[Measur
 
 
 def wait_for(true: Callable[[], object], what: str) -> None:
-    """Says what, and returns once `true()` is. Raises SystemExit."""
+    """Prints `what`, and returns once `true()` is true. Raises SystemExit."""
     deadline = time.monotonic() + LONG
     say(f"waits for {what}")
     while not true():
@@ -269,7 +269,7 @@ def measure(measured: Measured, broker: KafkaBroker, records: int, seconds: floa
     feeding = threading.Thread(target=feed.give, args=(25.0,))
     feeding.start()
     time.sleep(5)
-    had = {n for n, who in measured.find_holders(time.time()).items() if who == "w1"}
+    had = {n for n, worker in measured.find_holders(time.time()).items() if worker == "w1"}
     at = time.time()
     measured.kill("w1")
     wait_for(
@@ -296,8 +296,8 @@ def main() -> None:
     words.add_argument("--seconds", type=float, default=30.0, help="of the trickle")
     words.add_argument("--readers", action="store_true", help="the readers alone")
     words.add_argument("--write", action="store_true")
-    told = words.parse_args()
-    records = told.records // PARTITIONS * PARTITIONS
+    given = words.parse_args()
+    records = given.records // PARTITIONS * PARTITIONS
     systems: dict[str, Callable[[KafkaBroker, Path], AbstractContextManager[Measured]]] = {
         "rota, 2 workers": lambda broker, folder: run_rota(broker, folder, 2),
         STREAMING: lambda broker, folder: run_peer("streaming", broker, folder, 1),
@@ -307,7 +307,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rota-kafka-") as name:
         broker = KafkaBroker(Path(name, "broker"))
         try:
-            if told.readers:
+            if given.readers:
                 kafka_readers.measure(Path(name), broker, records)
                 return
             for number, (system, run) in enumerate(systems.items()):
@@ -316,7 +316,7 @@ def main() -> None:
                 folder = Path(name, str(number))
                 folder.mkdir()
                 with run(broker, folder) as measured:
-                    rows.append([system, *measure(measured, broker, records, told.seconds, system == STREAMING)])
+                    rows.append([system, *measure(measured, broker, records, given.seconds, system == STREAMING)])
                 say(" | ".join(rows[-1]))
                 broker.admin.delete_topics([TOPIC])[TOPIC].result(60)
                 wait_for(lambda: TOPIC not in broker.admin.list_topics(timeout=5).topics, "the topic to go")
@@ -324,7 +324,7 @@ def main() -> None:
             broker.stop()
     said = f"{format_table(HEAD, rows)}\n\n{records:,} records; {describe_machine()}."
     sys.stdout.write(f"{said}\n")
-    if told.write:
+    if given.write:
         write_section(Path("docs/results.md"), "kafka", said)
 
 

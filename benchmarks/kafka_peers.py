@@ -1,9 +1,9 @@
-"""What `benchmarks.kafka` runs beside rota, each in a process of its own: it says a line of JSON for each commit.
+"""What `benchmarks.kafka` runs beside rota, each in a process of its own: it prints a line of JSON for each commit.
 
     python -m benchmarks.kafka_peers loop SERVERS TOPIC FOLDER        a consumer of a group, and a Delta writer
     python -m benchmarks.kafka_peers streaming SERVERS TOPIC FOLDER   Structured Streaming with Spark's connector
 
-A line is `{"at": seconds since 1970, "ends": {partition: offset}}`; the first, with no ends, says that the process is up.
+A line is `{"at": seconds since 1970, "ends": {partition: offset}}`; the first, with no ends, reports that the process is up.
 Both parse a value of JSON. The loop commits its group's offsets after its table, so that what lies between the two is
 written again by its successor. Structured Streaming writes plain Parquet: Delta's jars are not there for this Spark.
 """

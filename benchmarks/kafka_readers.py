@@ -2,7 +2,7 @@
 
 Both give value, partition and offset of the same offsets to a sink that drops them, in one session of `local[2]`, in
 turn, after a round that is not counted. The connector is 4.2.0, the newest on Maven Central, on the Spark that is installed.
-Beside each stands the load of the machine: what counts is the ratio of one run.
+Each row shows the load of the machine: what counts is the ratio within one run.
 """
 
 import json

@@ -2,7 +2,7 @@
 
     python -m benchmarks.landing [--rounds 7] [--write]
 
-The same files on a local disk are read by links, as on a disk, by a list alone, which says of no row where it is from, and
+The same files on a local disk are read by links, as on a disk, by a list alone, without the origin of a row, and
 by a list with the lookup; these write nowhere. Then they are read and written as a batch is: without a transform, by links
 and by the names of the list, as a job in a bucket goes row by row; and joined with a table of eight rows, by links and by
 the lookup, as any other job goes. All take turns; the first two rounds are not counted. Seconds are those of the processors

@@ -5,10 +5,10 @@
 Three tables get the same commits of one partition, one a simulated minute (`--pace` is in seconds):
 
 kept     runs put small files together, and each simulated night the maintenance of `<pipeline>__maintain` runs
-runs     runs put small files together, and nobody maintains the table
-nothing  nobody puts anything together
+runs     runs put small files together, and no job maintains the table
+nothing  small files stay as they are
 
-A commit is a Parquet file of two rows, and a file of the log with what rota says in it. A hundred of them get a
+A commit is a Parquet file of two rows, and a file of the log with what rota records in it. A hundred of them get a
 checkpoint by delta-rs, as they do at its own commits. Time is simulated by the times of the log's files: what is older than
 a simulated day is two days old. Files that are put together stay in the checkpoints as removed, for Delta keeps that for a
 week of real time: so the times are those of a table that got all its commits within a week.
@@ -190,8 +190,8 @@ class Table:
         if newest.transaction(f"rota/g/{PARTITION}/offset") != self.offset:
             wrong.append("the offset is another")
         said = read_back(newest)
-        told = Counter(o for one in said for r in _ranges(one) for o in range(*r))
-        if len(said) != newest.number + 1 or told != Counter(range(self.offset)):
+        counted = Counter(o for one in said for r in _ranges(one) for o in range(*r))
+        if len(said) != newest.number + 1 or counted != Counter(range(self.offset)):
             wrong.append("commits are missing")
         return wrong
 

@@ -1,10 +1,10 @@
-"""Sections of a page that a command writes and nobody edits by hand."""
+"""Sections of a page that a command writes. They are never edited by hand."""
 
 from pathlib import Path
 
 
 def write_section(page: Path, name: str, body: str) -> None:
-    """Replaces what stands between `<!-- name -->` and `<!-- /name -->` in `page`, or adds it at the end."""
+    """Replaces what is between `<!-- name -->` and `<!-- /name -->` in `page`, or adds it at the end."""
     head, tail = f"<!-- {name} -->", f"<!-- /{name} -->"
     text = page.read_text() if page.exists() else ""
     if head in text and tail in text:

@@ -1,4 +1,4 @@
-"""A port in front of a server, whose connections can all be cut at once: nobody says goodbye, and nobody gets back in."""
+"""A port in front of a server, whose connections can all be cut at once, without a goodbye and without a way back in."""
 
 import contextlib
 import socket

@@ -116,7 +116,7 @@ def measure_real(sizes: Sequence[int]) -> Iterator[Row]:
 
 
 def measure_race(write: Path | None) -> str:
-    """The table of the race's hopping; the picture of it stands beside the page."""
+    """The table of the race's hopping; its picture is beside the page."""
     virtual_hops = hopping.play_all()
     with real.serve() as hosts:
         real_hops = list(real.race(hosts))

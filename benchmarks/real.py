@@ -3,7 +3,7 @@
 Law: what is measured of a happening is measured of one group alone. Where nothing happens all groups are side by side, each
 on its own znodes, for a minute, and for another one in which workers are late.
 
-A worker dies by its connection being cut while its thread ends: nobody closes its session, and ZooKeeper ends that
+A worker dies by its connection being cut while its thread ends: no client closes its session, and ZooKeeper ends that
 `SESSION` seconds later. What this is not: processes and machines of their own, runs, and Dagster, which launches one for
 each decision of `assigned`; here a thread decides, once a second.
 """
@@ -39,7 +39,7 @@ from rota.ids import key_of
 from simulator.worlds import make_partitions, make_team
 
 SESSION = 6.0  # seconds
-LONG_SESSION = 30.0  # where nobody dies
+LONG_SESSION = 30.0  # where no worker dies
 CALM = 2.0  # seconds without a change, after which a happening is answered
 LONG_CALM = {"claim, published": 3.0, "race, announced": 6.0}  # longer than a round, or a grab, lasts
 PATIENCE = 60.0  # seconds

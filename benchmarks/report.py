@@ -132,8 +132,8 @@ def _format_azure(timings: list[Measurement]) -> str:
     for t in timings:
         rounds = t.get("rounds")
         minutes = "-" if rounds is None else f"{rounds / 2:.1f}"
-        told = t.missing or ("never" if rounds is None else str(rounds))
-        cells = [t.state, t.engine, told, minutes, *(_format_value(t.get(k)) for k in ("changes", "after", "spread"))]
+        shown = t.missing or ("never" if rounds is None else str(rounds))
+        cells = [t.state, t.engine, shown, minutes, *(_format_value(t.get(k)) for k in ("changes", "after", "spread"))]
         lines.append("| " + " | ".join(cells) + " |")
     return (
         "**Azure's ownership manager** (azure-eventhub 5.15.1, in-memory store; ours publishes each of these in one "

@@ -17,7 +17,7 @@ TIME_LIMIT = 900
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The times of one engine on one state, in milliseconds, and its answer. `missing` says why there is none."""
+    """The times of one engine on one state, in milliseconds, and its answer. `missing` states why there is none."""
 
     engine: str
     state: str

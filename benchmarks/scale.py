@@ -67,7 +67,7 @@ def name_partitions(partitions: int) -> tuple[str, ...]:
 
 
 def print_least_time(name: str, what: Callable[[], object], times: int = 3) -> None:
-    """Writes the least time, and the least time of processors, which hangs less on who else works on the machine."""
+    """Writes the least time, and the least time of processors, which depends less on other work on the machine."""
     took, cpu = [], []
     for _ in range(times):
         began, spent = time.monotonic(), time.process_time()
@@ -132,7 +132,7 @@ def measure_table(folder: Path, partitions: int) -> None:
 def make_batch(table: Ledger, claim: TableClaim) -> Batch:
     """The next offset of each partition of the claim, and one file."""
     name = uuid.uuid4().hex
-    (Path(table.location) / name).write_bytes(b"nobody reads it")
+    (Path(table.location) / name).write_bytes(b"never read")
     ranges = {p: (at, at + 1) for p, at in claim.offsets.items()}
     first = next(iter(ranges))
     return Batch(
@@ -232,7 +232,7 @@ def measure_log(folder: Path) -> None:
 
 
 def measure_offsets(folder: Path) -> None:
-    """Of a stream whose messages nobody lists one by one."""
+    """Of a stream whose messages are not listed one by one."""
     declared = streams("amqp://localhost", prefix="s", count=1, schema="n int")
     ports = open_ports(Pipeline(declared, delta(str(folder)), group="g", name="p"), "g", "0" * 32)
     print_least_time("the log alone", ports.main.read_log)

@@ -4,7 +4,7 @@
 
 Both get one small file in 3 s over 8 folders, each up to a second late, so that it meets all phases of a look. Freshness is
 the time from a file's rename into its folder until its rows are committed: for rota a version of the table, for Spark an
-entry in the log beside its Parquet. Spark reads a file at once, also one that somebody still writes: files must be renamed
+entry in the log beside its Parquet. Spark reads a file at once, also one that is still being written: files must be renamed
 into place. With `settle=0` rota asks the same of its users. By itself it rests a file for 2 s before it reads it.
 
 rota       the whole stack of `rota up`, two workers with a Spark each; a kill is -9 to the worker in the middle of a batch,
@@ -45,8 +45,8 @@ home, java = sys.argv[1:]
 quiet = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.extraJavaOptions": java}
 spark = SparkSession.builder.master("local[2]").config(map=quiet).getOrCreate()
 frame = spark.readStream.schema("n long").json(f"{home}/land/*")
-told = {"path": f"{home}/out", "checkpointLocation": f"{home}/mark"}
-frame.writeStream.format("parquet").options(**told).trigger(processingTime="1 second").start().awaitTermination()
+options = {"path": f"{home}/out", "checkpointLocation": f"{home}/mark"}
+frame.writeStream.format("parquet").options(**options).trigger(processingTime="1 second").start().awaitTermination()
 """
 
 
@@ -172,13 +172,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--write", action="store_true")
-    told = parser.parse_args()
+    given = parser.parse_args()
     rows, before, parts = [], os.getloadavg()[0], ""
     with tempfile.TemporaryDirectory(prefix="rota-streaming-") as name:
         folder = Path(name)
-        if told.minutes:
-            theirs = measure_freshness(folder / "query", told.minutes)
-            mine = {settle: play(folder / f"trickle{settle:g}", told.minutes, settle=settle) for settle in RESTS}
+        if given.minutes:
+            theirs = measure_freshness(folder / "query", given.minutes)
+            mine = {settle: play(folder / f"trickle{settle:g}", given.minutes, settle=settle) for settle in RESTS}
             for q in (50, 90, 95):
                 ours = [settle + one.figures[f"freshness p{q}, s"] for settle, one in mine.items()]
                 shown = (*ours, theirs[q * len(theirs) // 100])
@@ -186,9 +186,9 @@ def main() -> None:
             worst = [settle + one.figures["freshness, worst, s"] for settle, one in mine.items()]
             rows.append(["freshness, worst s", *(f"{one:.1f}" for one in (*worst, theirs[-1]))])
             sys.stderr.write(f"{rows}\n")  # what follows may fail
-        if told.kills:
-            again = measure_kills(folder / "killed", told.kills)
-            killed = play_kills(folder / "kills", told.kills)
+        if given.kills:
+            again = measure_kills(folder / "killed", given.kills)
+            killed = play_kills(folder / "kills", given.kills)
             ended = [one.seconds for one in killed]
             legs = {leg: statistics.median(one.legs[leg] for one in killed) for leg in killed[0].legs}
             parts = f"Of a kill with rota, medians: {', '.join(f'{leg} {s:.1f}' for leg, s in legs.items())}. "
@@ -196,11 +196,11 @@ def main() -> None:
                 rows.append([f"kill to next commit, {what} s", "", f"{of(ended):.1f}", f"{of(again):.1f}"])
     head = ["", *(f"rota, `settle={one:g}`" for one in RESTS), "Structured Streaming"]
     said = (
-        f"{format_table(head, rows)}\n\n{told.minutes:g} minutes, {told.kills} kills. {parts}"
+        f"{format_table(head, rows)}\n\n{given.minutes:g} minutes, {given.kills} kills. {parts}"
         f"Load before: {before:.1f}; {describe_machine()}."
     )
     sys.stdout.write(f"{said}\n")
-    if told.write:
+    if given.write:
         write_section(PAGE, "beside streaming", said)
 
 

@@ -1,7 +1,7 @@
-"""What the workers of a measured group asked ZooKeeper for, and who owned which partition when.
+"""What the workers of a measured group asked ZooKeeper for, and which worker owned which partition when.
 
 Law: it looks at what is sent and answered, and takes part in nothing. A write that was refused is no change. Where several
-threads write, who hears of a write first may be told of it last: the version of the record says what came before what.
+threads write, the first write may be reported last: the version of the record gives the order.
 """
 
 import json
@@ -31,7 +31,7 @@ class Change:
 
 @dataclass
 class Tally:
-    """Counts the calls of every store that it is attached to, and notes each own record that was written. `clock` says when;
+    """Counts the calls of attached stores, and notes each own record that was written. `clock` gives the time;
     reads and writes count only while it is `counting`."""
 
     clock: Callable[[], float]
@@ -39,7 +39,9 @@ class Tally:
     reads: int = 0
     writes: int = 0
     changes: list[Change] = field(default_factory=list)
-    heard: Callable[[Change, str | None], None] = lambda *_: None  # is told of each change, and whose it was until then
+    heard: Callable[[Change, str | None], None] = lambda *_: (
+        None
+    )  # is called with each change, and with its owner until then
     newest: dict[str, Change] = field(default_factory=dict)  # by partition
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

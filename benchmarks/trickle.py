@@ -1,10 +1,10 @@
 """A trickle: one small file in 3 s over 8 partitions, two workers, on the stack of `rota up` in a folder of its own. A file
-lands up to a second late, at no fixed phase of whoever looks in seconds.
+lands up to a second late, at no fixed phase of a process that looks each second.
 
     python -m benchmarks.trickle                          10 minutes of a trickle, after a minute without
     python -m benchmarks.trickle --before 5 --kills 10    also as it was with a run for each batch, and with killed workers
 
-First the stack stands idle: the processor time of all its processes (ZooKeeper, daemon, page, code servers, two workers
+First the stack is idle: the processor time of all its processes (ZooKeeper, daemon, page, code servers, two workers
 with Spark) is counted. Then files land. Printed, with what is wanted: runs and megabytes of Dagster's storage an hour, and
 freshness: the time from a file's rename into the landing folder until its rows are in a version of the table, without
 `settle` (2 s), in which a file rests. Storage is counted once the last run has ended. Files that are not in the table in
@@ -194,7 +194,7 @@ def measure_cpu(do: Callable[[], object]) -> dict[str, float]:
 
 
 def measure_trickle(trickle: Trickle, minutes: float, into: Measured, settle: float = SETTLE) -> None:
-    """Files land for so many minutes. Freshness is told without `settle`."""
+    """Files land for so many minutes. Freshness is reported without `settle`."""
     runs, size, known = trickle.count_runs(), costs.read_storage(trickle.home), set(trickle.landed)
     events, end = costs.read_events(trickle.home), time.monotonic() + 60 * minutes
     with sample_checks(trickle.page, "trickle") as grey:
@@ -295,18 +295,18 @@ def main() -> None:
     """The command."""
     words = argparse.ArgumentParser(description="Measures a trickle of small files.")
     words.add_argument("--minutes", type=float, default=10.0)
-    words.add_argument("--idle", type=float, default=60.0, help="seconds for which the stack stands idle before")
+    words.add_argument("--idle", type=float, default=60.0, help="seconds for which the stack is idle before")
     words.add_argument("--before", type=float, default=0.0, help="minutes with a run for each batch")
     words.add_argument("--kills", type=int, default=0, help="workers to kill")
     words.add_argument("--json", action="store_true")
-    told = words.parse_args()
+    given = words.parse_args()
     with tempfile.TemporaryDirectory(prefix="rota-trickle-") as place:
         folder = Path(place)
-        before = play(folder / "before", told.before, ROTA_LINGER="0") if told.before else None
-        measured = play(folder / "now", told.minutes, told.idle) if told.minutes else Measured()
-        if told.kills:
-            add_kills(measured, play_kills(folder / "kills", told.kills))
-    if told.json:
+        before = play(folder / "before", given.before, ROTA_LINGER="0") if given.before else None
+        measured = play(folder / "now", given.minutes, given.idle) if given.minutes else Measured()
+        if given.kills:
+            add_kills(measured, play_kills(folder / "kills", given.kills))
+    if given.json:
         print(json.dumps(measured.figures))  # noqa: T201
     else:
         print(format_measured(measured, before))  # noqa: T201

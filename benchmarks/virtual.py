@@ -88,7 +88,7 @@ class Stretch(Simulation):
         return super().run()
 
     def _hear(self, change: Change, before: str | None) -> None:
-        """Who lives and did not let go goes on with the partition until it looks: it is doubly owned."""
+        """A live worker that did not release the partition works on it until its next look: it is doubly owned."""
         if (
             change.owner
             and before
@@ -107,7 +107,7 @@ class Stretch(Simulation):
 
 def make_world(name: str, partitions: int, happenings: tuple[Happening, ...], end: float, team: int = WORKERS) -> World:
     """A world without runs and reports."""
-    later = frozenset(h.who for h in happenings if h.what == "join")
+    later = frozenset(h.target for h in happenings if h.what == "join")
     return World(
         name, make_team(team + len(later)), make_partitions(partitions), happenings, end, 0.0,
         timing=Timing(backlog=1e9, report=1e9),

@@ -1,9 +1,9 @@
-"""The judge of worlds in which workers decide alone: nobody publishes, so two targets may name a partition for a while.
+"""The judge of worlds in which workers decide alone: no process publishes, so two targets may name a partition for a while.
 
 - `stolen`, `usurped`, `own`, `uninvited`, `busy`, `cap` and the rules of the log are those of `Checker`. A claim by force is
   right `max_shutdown` after another's target named the partition, or its owner's no longer did.
 - `starved`: at the end every partition is owned by a live worker. `settled`: by the one worker whose target names it.
-- `uneven`: at the end no worker holds two more than another, but for who may not hold more. Not under `steal="published"`
+- `uneven`: at the end no worker holds two more than another that may hold more. Not under `steal="published"`
   and `slices="published"`, which do not promise it.
 - `restless`: nothing changed hands in the last `CALM` seconds, if nothing happened since `SLACK` before them.
 """
@@ -60,7 +60,7 @@ class AloneChecker(Checker):
         """The world is quiet."""
         truth, stage = self.stage.truth, self.stage
         here = truth.workers()
-        hops = "fastest" in stage.options.values()  # whoever answers first wins, for ever
+        hops = "fastest" in stage.options.values()  # the worker that answers first wins, for ever
         for partition in truth.load:
             owner = truth.owner.get(partition)
             if not truth.serving(owner) and not (hops and self._moved.get(partition, 0.0) > stage.now - CALM):

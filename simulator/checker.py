@@ -2,7 +2,7 @@
 nothing of what it judges. A breach is a `Violation` with its seed and the line that repeats it.
 
 Of targets and owners, after every event:
-- `disjoint`: under one head, no partition stands in two effective targets, and the head's epoch only grows.
+- `disjoint`: under one head, no partition is in two effective targets, and the head's epoch only grows.
 - `stolen`: an own record passes from one worker to another only through free, or because its owner is gone, or was waited
   for during max_shutdown. `usurped`: of two live incarnations of one worker the older never takes from the newer.
 - `own`: a record is claimed by a live incarnation that does not own it, and its version grows by one. `uninvited`: a target
@@ -51,7 +51,7 @@ class Checker:
         self.withdrawn: dict[str, float] = {}  # the same, where the newest epoch gave it back to its owner
         self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
-        self._round = 0.0  # when somebody took control
+        self._round = 0.0  # when a process took control
         self._voluntary_round = -math.inf  # that of the last epoch with a voluntary move
         self._caps: dict[str, list[int | None]] = {}  # worker -> its caps since then
         self._excused: set[str] = set()  # workers that could not keep what they had, at a moment since then
@@ -71,7 +71,7 @@ class Checker:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to judge that stands in no journal."""
+        """Whether there is something to judge that is in no journal."""
         return bool(self._noted) or self.log.pending
 
     def after_event(self, changes: Changes) -> None:
@@ -89,15 +89,15 @@ class Checker:
             self.breach(*self._noted.pop(0))
 
     def note_claim(self, incarnation: str, partition: str, reason: str) -> None:
-        """An agent says for which reason it claimed; the record tells whether that was right."""
+        """An agent reports the reason of its claim; the record shows whether the reason was right."""
         self._reasons[incarnation, partition] = reason
 
-    def note_told(self, partition: str, start: int, end: int) -> None:
-        """A run told of a batch; more than once is no harm."""
-        self.log.told.append((partition, start, end))
+    def note_report(self, partition: str, start: int, end: int) -> None:
+        """A run reported a batch. It may report it more than once."""
+        self.log.reported.append((partition, start, end))
 
     def _note_staff(self) -> None:
-        """Who could keep what it has, and under which cap, now."""
+        """Which workers could keep what they have, and under which cap, now."""
         truth = self.stage.truth
         for worker in self.stage.team:
             self._caps.setdefault(worker, []).append(truth.cap(worker))
@@ -123,7 +123,7 @@ class Checker:
                 self.breach("cap", f"{worker} shall hold {len(partitions)} partitions, its cap is {cap}")
             for partition in partitions:
                 if partition in seen:
-                    self.breach("disjoint", f"{partition} stands in the targets of {seen[partition]} and {worker}")
+                    self.breach("disjoint", f"{partition} is in the targets of {seen[partition]} and {worker}")
                 seen[partition] = worker
         for partition in self.stage.truth.load:
             if seen.get(partition) != self.target.get(partition):
@@ -137,7 +137,7 @@ class Checker:
 
     def _judge_moves(self, targets: Mapping[str, frozenset[str]]) -> None:
         """Budget and cooldown: what is taken from a worker that could keep it is voluntary, but for what makes room under
-        its cap for partitions that nobody else keeps."""
+        its cap for partitions that no other worker keeps."""
         policy, placed = self.stage.policy, {p for partitions in targets.values() for p in partitions}
         before: dict[str, set[str]] = {}
         for partition, worker in self.target.items():
@@ -199,7 +199,7 @@ class Checker:
             self.breach("busy", f"{owner} set {partition} free while its run works on it")
 
     def at_the_end(self) -> None:
-        """The world is quiet: ownership is what the target says, but for what a load-driven assignor just moved."""
+        """The world is quiet: ownership is as in the target, except for what a load-driven assignor just moved."""
         truth, patience = self.stage.truth, self.stage.timing.max_shutdown + SLACK
         for partition in truth.load:
             owner, target = truth.owner.get(partition), self.target.get(partition)

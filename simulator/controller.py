@@ -84,7 +84,7 @@ class Controller:
         return seen.needed
 
     def settle(self, owners: Mapping[str, str]) -> None:
-        """Publishes a target that nobody planned."""
+        """Publishes a target that no plan contains."""
         tree = GroupState(self.sim.server.connect(), self.sim.group)
         target = {w: frozenset(p for p, o in owners.items() if o == w) for w in set(owners.values())}
         publish(tree, take_control(tree), Publication(target))

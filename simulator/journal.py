@@ -1,4 +1,4 @@
-"""The store in memory, with a journal: what was written since the last event, for those who check and measure; and a
+"""The store in memory, with a journal: what was written since the last event, for checkers and meters; and a
 client of it whose every call lets the others go on first."""
 
 from collections.abc import Callable, Sequence

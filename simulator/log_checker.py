@@ -1,12 +1,12 @@
-"""What the judge says of the table's log, of checkpoints and of parks.
+"""What the judge checks in the table's log, in checkpoints and in parking records.
 
 - `doubled`, `lost`, `ahead`: the rows that readers see of a partition are those from 0 to its offset, each once.
 - `offset`, `token`: neither goes back in the table.
 - `stale`: no batch is committed under a token older than one that the table has seen. `impostor`: a batch is committed by
   the incarnation that holds its token, by the own records' history.
 - `checkpoint`: never back, never ahead of the table. `unowned`: written under the token that owns the partition.
-- `untold`: no checkpoint stands behind a batch that nobody told of.
-- `misparked`: nobody parks what a newer owner has consumed. `freed`: no park ends before the table is past it.
+- `unreported`: no checkpoint is behind a batch that no run reported.
+- `misparked`: no run parks what a newer owner has consumed. `freed`: no parking ends before the table is past it.
 """
 
 import json
@@ -32,7 +32,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """What a commit says of itself, read without the code that wrote it."""
+    """What a commit records, read without the code that wrote it."""
 
     version: int
     op: str
@@ -64,7 +64,7 @@ class Seen:
     claims: dict[int, str] = field(default_factory=dict)  # token -> incarnation
     owner: str | None = None
     checkpoint: int = 0
-    untold: dict[int, int] = field(default_factory=dict)  # start -> end of batches that nobody told of yet
+    unreported: dict[int, int] = field(default_factory=dict)  # start -> end of batches that no run reported yet
     park: int | None = None
 
     def token_of(self, incarnation: str) -> int:
@@ -78,14 +78,14 @@ class LogChecker:
     def __init__(self, log: MemoryLog, partitions: tuple[str, ...], blame: Callable[[str, str], None]) -> None:
         self.log, self.blame = log, blame
         self.seen = {p: Seen() for p in partitions}
-        self.told: list[tuple[str, int, int]] = []
+        self.reported: list[tuple[str, int, int]] = []
         self.parked_by: Callable[[str], str] = lambda _: ""  # the reason of a park -> the incarnation that wrote it
         self._read = 0
 
     @property
     def pending(self) -> bool:
         """Whether a commit or a telling is not judged yet."""
-        return bool(self.told) or self._read < len(self.log.commits)
+        return bool(self.reported) or self._read < len(self.log.commits)
 
     def after_event(self, changes: Changes) -> None:
         """What was written since the last call."""
@@ -96,10 +96,10 @@ class LogChecker:
         while self._read < len(self.log.commits):
             self._fold(self.log.commits[self._read])
             self._read += 1
-        for partition, start, end in self.told:
-            if self.seen[partition].untold.pop(start, end) != end:
-                self.blame("untold", f"{partition}: the batch at {start} was told with another end")
-        self.told.clear()
+        for partition, start, end in self.reported:
+            if self.seen[partition].unreported.pop(start, end) != end:
+                self.blame("unreported", f"{partition}: the batch at {start} was reported with another end")
+        self.reported.clear()
         for partition, checkpoint in changes.checkpoints:
             self._checkpoint(partition, checkpoint)
         for partition, park in changes.parks:
@@ -151,7 +151,7 @@ class LogChecker:
             seen, token = self.seen[partition], said.tokens[partition]
             if token < seen.token:
                 self.blame("stale", f"{partition} was written under token {token} after {seen.token}")
-            seen.untold[start] = end
+            seen.unreported[start] = end
             if seen.claims.get(token) != said.incarnation:
                 self.blame("impostor", f"{partition}: {said.incarnation} wrote under token {token}")
 
@@ -179,8 +179,10 @@ class LogChecker:
             self.blame("checkpoint", f"{partition} went back from {seen.checkpoint} to {offset}")
         if offset > seen.offset:
             self.blame("checkpoint", f"{partition} is at {offset}, ahead of the table at {seen.offset}")
-        if hidden := [start for start, end in seen.untold.items() if end <= offset]:
-            self.blame("untold", f"{partition}'s checkpoint is at {offset}; nobody told of the batch at {hidden[0]}")
+        if hidden := [start for start, end in seen.unreported.items() if end <= offset]:
+            self.blame(
+                "unreported", f"{partition}'s checkpoint is at {offset}; no run reported the batch at {hidden[0]}"
+            )
         seen.checkpoint = offset
 
     def _park(self, partition: str, record: dict[str, Any] | None) -> None:

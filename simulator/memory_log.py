@@ -36,7 +36,7 @@ COLUMNS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class MemoryCommit:
-    """One commit: what it says of itself, what it sets, and the files that it adds and removes."""
+    """One commit: what it records, what it sets, and the files that it adds and removes."""
 
     info: Mapping[str, Any]
     sets: Mapping[str, int]
@@ -46,7 +46,7 @@ class MemoryCommit:
 
 
 class MemoryLog:
-    """`pause` is called before each commit, so that others come in between. `fault` says of a commit's call whether it
+    """`pause` is called before each commit, so that others come in between. `fault` returns for a commit's call whether it
     fails "before" or "after" the commit landed, or not at all (None)."""
 
     location = "memory"
@@ -63,7 +63,7 @@ class MemoryLog:
 
     @property
     def newest(self) -> int:
-        """The newest version; -1 where nobody wrote yet."""
+        """The newest version; -1 before the first write."""
         return len(self.commits) - 1
 
     def open(self) -> "MemoryVersion | None":
@@ -170,7 +170,7 @@ class MemoryVersion:
         return pa.Table.from_pylist([describe_file(file) for file in there.values()], COLUMNS)
 
     def find_vectored(self, paths: Iterable[str]) -> set[str]:  # noqa: ARG002
-        """Nobody else writes it."""
+        """No other process writes it."""
         return set()
 
     def read_move(self, version: int) -> Move:
@@ -232,7 +232,7 @@ class MemoryFiles:
 
 
 def make_file(folder: str, partition: str, start: int, end: int) -> DataFile:
-    """A file with a row for each offset from `start` to before `end`. Its name says so."""
+    """A file with a row for each offset from `start` to before `end`. Its name contains both."""
     rows, low, high = end - start, {PARTITION: partition, OFFSET: start}, {PARTITION: partition, OFFSET: end - 1}
     said = json.dumps({"numRecords": rows, "minValues": low, "maxValues": high})
     path = f"{folder}/{uuid.uuid4().hex}#{json.dumps([partition, start, end])}"
@@ -245,7 +245,7 @@ def _bounds(path: str) -> tuple[str, int, int]:
 
 
 def describe_file(file: DataFile) -> dict[str, Any]:
-    """What `Version.files` says of it."""
+    """What `Version.files` returns for it."""
     said = json.loads(file.statistics)
     bounds = {f"{end}.{name}": value for end in ("min", "max") for name, value in said[f"{end}Values"].items()}
     there = {"path": file.path, "size_bytes": file.size, "modification_time": file.modified}

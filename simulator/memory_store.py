@@ -270,7 +270,7 @@ class MemoryStore(Store):
         self._lost.append("request")
 
     def cut(self) -> None:
-        """A silent cut: calls get no answer, and nobody says so until the own deadline."""
+        """A silent cut: calls get no answer, and fail only at the caller's own deadline."""
         self._cut_at = self.server.clock()
 
     def disconnect(self) -> None:

@@ -27,7 +27,7 @@ Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
 
 
 class RunProcess:
-    """One run on behalf of an incarnation. It goes on when its agent stands still: then it is a zombie, and the table
+    """One run on behalf of an incarnation. It continues when its agent pauses: then it is a zombie, and the table
     refuses it."""
 
     def __init__(self, stage: "Stage", run_id: str, incarnation: str, partitions: Iterable[str]) -> None:
@@ -62,7 +62,7 @@ class RunProcess:
         return self.stage.ports(TimedJob(self._work, self.stage.poison))
 
     def events(self) -> Iterator[Event]:
-        """What the run tells, one by one."""
+        """What the run reports, one by one."""
         stage = self.stage
         served = serve(
             self.tree(), stage.pipeline, self.incarnation, self.partitions, self.run_id, self.ports(), stage.limits,
@@ -91,7 +91,7 @@ class RunProcess:
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, CommittedBatch):
-            self.stage.checker.note_told(event.partition, event.start, event.end)
+            self.stage.checker.note_report(event.partition, event.start, event.end)
         elif isinstance(event, ParkedPartition) and event.restored:
             self.stage.checker.note("restored", event.reason)
         self.stage.heard(self, event)

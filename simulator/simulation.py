@@ -215,7 +215,7 @@ class Simulation(Stage):
         return nothing_new and state.incarnation is not None and not worker.agent.unsettled
 
     def clock(self, worker: str) -> float:
-        """Its own monotonic clock, which agrees with nobody's."""
+        """Its own monotonic clock, which agrees with no other clock."""
         offset, rate = self.world.skew.get(worker, (0.0, 1.0))
         return offset + rate * self.now
 
@@ -240,34 +240,34 @@ class Simulation(Stage):
         self.dirty = True
 
     def _join_now(self, h: Happening) -> None:
-        self._join(h.who)
+        self._join(h.target)
 
     def _restart_now(self, h: Happening) -> None:
-        self._join(h.who)
+        self._join(h.target)
 
     def _leave_now(self, h: Happening) -> None:
-        for worker in self.alive(h.who):
+        for worker in self.alive(h.target):
             worker.agent.leave()
 
     def _crash_now(self, h: Happening) -> None:
         """The machine dies: agent, Spark and runs at once; their sessions expire later."""
-        for worker in self.alive(h.who):
+        for worker in self.alive(h.target):
             self.truth.dead |= {worker.incarnation} if worker.incarnation else set()
             self.kill(worker.process, worker.store)
         for run in self.runs:
-            if run.worker == h.who and run.process.alive:
+            if run.worker == h.target and run.process.alive:
                 self.kill(run.process, run.store)
 
     def _freeze_now(self, h: Happening) -> None:
-        """The agent stands still; a run is another process and goes on."""
-        for worker in self.alive(h.who):
+        """The agent pauses; a run is another process and continues."""
+        for worker in self.alive(h.target):
             worker.process.frozen_until = self.now + h.value
             if h.value > self.world.timing.session:
                 self.expire_later(worker.store.session)
 
     def _cut_now(self, h: Happening) -> None:
         """No network for a while."""
-        for worker in self.alive(h.who):
+        for worker in self.alive(h.target):
             worker.store.disconnect()
             self.timeline.after(h.value, worker.store.reconnect)
             if h.value > self.world.timing.session:
@@ -278,28 +278,28 @@ class Simulation(Stage):
         self.reader.update(path, WorkerOverrides, lambda now: (now or WorkerOverrides()).model_copy(update=changes))
 
     def _drain_now(self, h: Happening) -> None:
-        self._override(h.who, draining=True)
+        self._override(h.target, draining=True)
 
     def _undrain_now(self, h: Happening) -> None:
-        self._override(h.who, draining=False)
+        self._override(h.target, draining=False)
 
     def _cordon_now(self, h: Happening) -> None:
-        self._override(h.who, cordoned=h.value > 0)
+        self._override(h.target, cordoned=h.value > 0)
 
     def _cap_now(self, h: Happening) -> None:
-        self._override(h.who, max_partitions=None if h.value < 0 else int(h.value))
+        self._override(h.target, max_partitions=None if h.value < 0 else int(h.value))
 
     def _die_now(self, h: Happening) -> None:
         """The controller dies when so many more of its writes have reached the server; another takes its place."""
         self.controller.store.left = int(h.value)
 
     def _lag_now(self, h: Happening) -> None:
-        self.slowness[h.who] = h.value
+        self.slowness[h.target] = h.value
 
     def _load_now(self, h: Happening) -> None:
         self._produce()
-        self.base[h.who] *= h.value
-        self.truth.load[h.who] *= h.value
+        self.base[h.target] *= h.value
+        self.truth.load[h.target] *= h.value
 
     # --- the rest of the world
 

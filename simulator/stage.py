@@ -1,6 +1,6 @@
-"""What every simulated world has: a clock, a server, a table, workers, runs, faults, and somebody who judges.
+"""What every simulated world has: a clock, a server, a table, workers, runs, faults, and a judge.
 
-A world says when things happen, how late answers are, and what the source holds; see `Simulation`.
+A world states when things happen, how late answers are, and what the source holds; see `Simulation`.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Stage:
 
     group = "sim"
     pipeline = PIPELINE
-    limits: RunLimits = RunLimits(linger=0.0)  # a run is one batch, but where a world says otherwise
+    limits: RunLimits = RunLimits(linger=0.0)  # a run is one batch, unless a world states otherwise
 
     def __init__(
         self, partitions: Iterable[str], team: Iterable[Worker], timing: Timing, rng: Random, parts: Parts, again: str
@@ -95,10 +95,10 @@ class Stage:
         return self.now
 
     def heard(self, run: RunProcess, event: Event) -> None:
-        """A run told of a partition."""
+        """A run reported a partition."""
 
     def said(self, worker: WorkerProcess, word: str, facts: dict[str, object]) -> None:
-        """An agent told of a decision."""
+        """An agent reported a decision."""
 
     def broke(self, process: object, error: RotaError) -> None:
         """A run ended early."""
@@ -113,14 +113,14 @@ class Stage:
         return ports
 
     def start_worker(self, worker: str, delay: float = 0.0) -> WorkerProcess:
-        """An agent process of this id, whoever else has it."""
+        """An agent process of this id, which other processes may have, too."""
         born = WorkerProcess(self, self.team[worker])
         self.workers[worker].append(born)
         self.timeline.begin(born.process, delay)
         return born
 
     def start_run(self, run_id: str, incarnation: str, partitions: Iterable[str]) -> RunProcess:
-        """A run process, whoever else works on the same."""
+        """A run process, whatever else works on the same partitions."""
         run = self.parts.run(self, run_id, incarnation, partitions)
         self.runs = [one for one in self.runs if one.process.alive]
         self.runs.append(run)

@@ -32,7 +32,7 @@ def steps(call: Callable[[], None]) -> Life:
 def wait(seconds: float) -> None:
     """Lets the others go on for so long. Only in code that `steps` runs."""
     above = getcurrent().parent
-    assert above is not None, "nobody steps this code"
+    assert above is not None, "no process steps this code"
     above.switch(seconds)
 
 

@@ -1,4 +1,4 @@
-"""What really is the case, kept from the journal: who owns, who lives, who works, how heavy everything is. It reads the
+"""The true state, kept from the journal: owners, live workers, running work, and the load of each partition. It reads the
 bytes of the nodes, as docs/protocol.md describes them, by itself."""
 
 import json
@@ -13,7 +13,7 @@ from simulator.journal import JournalServer, folder
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An own record that was written: who owned the partition before and owns it now (None: free), at which version and
+    """An own record that was written: the owner of the partition before and now (None: free), at which version and
     under which token."""
 
     partition: str
@@ -31,9 +31,9 @@ class Changes:
     checkpoints: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     parks: list[tuple[str, dict[str, object] | None]] = field(default_factory=list)
     published: bool = False
-    chosen: bool = False  # somebody's target was written
-    controlled: bool = False  # somebody took control, or published
-    staffed: bool = False  # who lives, what they announce, or what people override
+    chosen: bool = False  # a target was written
+    controlled: bool = False  # a process took control, or published
+    staffed: bool = False  # the live workers, what they announce, or what people override
 
 
 UNCHANGED = Changes()
@@ -51,7 +51,7 @@ class Truth:
     lost_by_need: dict[str, bool] = field(default_factory=dict)  # whether that worker had to give it up
     live: dict[str, int] = field(default_factory=dict)  # incarnations with a session -> when they joined (czxid)
     dead: set[str] = field(default_factory=set)  # incarnations whose machine died, known or not
-    announced: dict[str, dict[str, Any]] = field(default_factory=dict)  # live incarnation -> what it says of itself
+    announced: dict[str, dict[str, Any]] = field(default_factory=dict)  # live incarnation -> what it announces
     overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # worker -> what people say of it
     epoch: int = 0
     slots: dict[str, list[tuple[int, frozenset[str]]]] = field(default_factory=dict)  # worker -> its targets by epoch
@@ -114,14 +114,14 @@ class Truth:
         return {w: max(slots, key=lambda one: one[0])[1] for w, slots in found.items() if slots}
 
     def cap(self, worker: str) -> int | None:
-        """The most partitions that the worker may hold now: as people say, else as it says itself; None: no bound."""
+        """The most partitions that the worker may hold now: as people set it, else as announced; None: no bound."""
         said = self.overrides.get(worker, {}).get("max_partitions")
         if said is None and (newest := self.newest(worker)) is not None:
             said = self.announced[newest]["max_partitions"]
         return None if said is None else int(said)
 
     def may_keep(self, worker: str) -> bool:
-        """Whether the worker could go on with what it holds, but for its cap: it is there, and nobody asks it to leave."""
+        """Whether the worker could go on with what it holds, apart from its cap: it is there, and was not asked to leave."""
         newest = self.newest(worker)
         leaves = newest is None or self.announced[newest]["leaving"]
         return not leaves and not self.overrides.get(worker, {}).get("draining", False)
@@ -135,11 +135,11 @@ class Truth:
         return {worker_of(i) for i in self.live if i not in self.dead}
 
     def serving(self, owner: str | None) -> bool:
-        """Whether this owner is somebody, alive, and on a machine that runs."""
+        """Whether this owner exists, is alive, and is on a machine that runs."""
         return owner in self.live and owner not in self.dead
 
     def unowned(self) -> int:
-        """Partitions whose owner is nobody, or dead, noticed or not."""
+        """Partitions that have no owner or a dead one, noticed or not."""
         return sum(1 for p in self.load if not self.serving(self.owner.get(p)))
 
     def begins(self, partition: str, incarnation: str) -> None:

@@ -66,7 +66,7 @@ class WorkerProcess:
         self.store.close()
 
     def report(self, usage: dict[str, float]) -> None:
-        """Says how busy it is, unless it stands still."""
+        """Reports how busy it is, unless it is paused."""
         if self.process.frozen_until <= self.stage.now:
             self.agent.publish(usage=usage)
 
@@ -78,9 +78,9 @@ class WorkerProcess:
             self.seen = -1
 
     def _say(self, word: str, /, **facts: object) -> None:
-        """One decision, in the same step as the write that it tells of."""
+        """One decision, in the same step as the write that it reports."""
         if word == "claimed" and "partition" in facts:  # of many at a time none is forced
             self.stage.checker.note_claim(self.incarnation or "", str(facts["partition"]), str(facts["reason"]))
         if word.endswith("-refused"):
-            self.seen = -1  # somebody else was first
+            self.seen = -1  # another worker was first
         self.stage.said(self, word, facts)

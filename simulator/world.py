@@ -13,7 +13,7 @@ What = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """At `at` seconds: `what` strikes `who` (a worker; a partition for `load`).
+    """At `at` seconds: `what` strikes `target` (a worker; a partition for `load`).
 
     `value`: seconds for `freeze` (agent and session stand still, its runs go on) and `cut` (no network), partitions for
     `cap` (negative: none), a factor for `load` and for `lag` (of every latency of that worker), the writes that the
@@ -21,7 +21,7 @@ class Happening:
 
     at: float
     what: What
-    who: str
+    target: str
     value: float = 0.0
 
 
@@ -63,4 +63,4 @@ class World:
     @property
     def later(self) -> frozenset[str]:
         """The workers that are not there at the start."""
-        return frozenset(h.who for h in self.happenings if h.what == "join")
+        return frozenset(h.target for h in self.happenings if h.what == "join")

@@ -51,7 +51,7 @@ def _over_placed() -> World:
 
 
 def _hiccups() -> World:
-    """Everybody leaves in turn, and stands still for some seconds all the time, never long enough to lose a session."""
+    """Each worker leaves in turn, and pauses for some seconds all the time, never long enough to lose a session."""
     rng = Random(5)
     turns = [
         Happening(60 + 14 * i + rng.uniform(0, 5), "restart" if i % 2 else "leave", f"w{1 + i // 2 % 6:02}")

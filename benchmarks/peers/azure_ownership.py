@@ -29,7 +29,7 @@ class Store:
     def __init__(self):
         self.records, self.changes, self.changed = {}, 0, 0.0
         self.reads = self.writes = 0
-        self.unaware = {}  # partition -> whom it was taken from, and when
+        self.unaware = {}  # partition -> the owner it was taken from, and when
         self.doubly = self.unowned = 0.0
 
     def forget(self):

@@ -28,7 +28,7 @@ class Cluster:
 
 
 def call(owned, sizes, generation):
-    """Seconds of one assignment, and what it says."""
+    """Seconds of one assignment, and its result."""
     members = [
         Member(name, StickyPartitionAssignor._metadata(sorted(sizes), parts or None, generation))
         for name, parts in owned.items()

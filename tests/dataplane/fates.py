@@ -68,6 +68,10 @@ JSON: dict[bytes, Values | str] = {
     b'{"n": 1.5}': BAD,
 }  # fmt: skip
 
+JSON_OF_A_FILE: dict[bytes, Values | str] = {  # a message that is no object is a bad record
+    b' [ {"n": 1, "s": 1e2} ]': (1, "1e2", None, None, None),
+}
+
 CSV_SCHEMA = "n int, s string"
 CSV: dict[bytes, Values | str] = {
     b"1,a": (1, "a"),

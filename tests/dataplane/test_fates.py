@@ -44,6 +44,7 @@ def test_the_fate_of_a_message(case: str, tmp_path: Path, spark: SparkSession) -
 def test_the_fate_of_a_line_of_a_file(case: str, world: World) -> None:
     """All in one job; then those whose bytes are clean, which Spark's reader reads, and the others, in a job each."""
     format, schema, options, table = CASES[case]
+    table = {**table, **fates.JSON_OF_A_FILE} if case == "json" else table
     form = f"format={format!r}, schema={schema!r}, options={options!r}"
     world.write(f"pipeline = Pipeline(source=source({form}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
     sure: dict[bytes, bool] = {}

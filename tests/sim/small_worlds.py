@@ -10,7 +10,7 @@ def smaller(name: str) -> World:
     """A sixth of the partitions, looked at half as often, and no longer than it takes to settle: a hand-over by force, and
     the calm after it that the checkers ask for."""
     whole = world(name)
-    struck = {happening.who for happening in whole.happenings}
+    struck = {happening.target for happening in whole.happenings}
     parts = tuple(p for i, p in enumerate(whole.partitions) if i % 6 == 0 or p.id in struck)
     ids, last = {p.id for p in parts}, max((happening.at for happening in whole.happenings), default=0.0)
     return replace(

@@ -101,7 +101,7 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
         Parts(connected=make_changer(NO_RIGHT), run=RunThatRemembers),
         {"restless": 0.1, "poisoned": 0.5, "longest_batch": 6.0},
     ),
-    "checkpoint before the telling": ("untold", True, Parts(run=RunHeardLater), {}),
+    "checkpoint before the telling": ("unreported", True, Parts(run=RunHeardLater), {}),
 }
 
 

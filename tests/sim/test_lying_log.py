@@ -35,7 +35,7 @@ def test_a_log_that_loses_its_answers_is_read(monkeypatch: pytest.MonkeyPatch) -
     assert play(Forgetful, "doubled", Offsetless, faults=False)
 
 
-@pytest.mark.parametrize(("log", "rule"), [(Late, "restored"), (LateList, "untold")])
+@pytest.mark.parametrize(("log", "rule"), [(Late, "restored"), (LateList, "unreported")])
 def test_a_log_that_answers_or_lists_late_keeps_its_rows_and_misleads_whoever_reads_it(
     log: type[MemoryLog], rule: str
 ) -> None:

@@ -122,7 +122,8 @@ def _cut(text: "Column", name: str) -> "Column":
 
     mark = f'"{"".join(map(_match, name))}"'
     other = rf"(?!{mark}\s*+:){STRING}\s*+:\s*+{VALUE}"
-    found = F.regexp_extract_all(text, F.lit(rf"\G\s*+[{{,]\s*+(?:{other}|{mark}\s*+:\s*+({VALUE}))\s*+"), F.lit(1))
+    begin = r"\G\s*+(?:\[\s*+)?[{,]\s*+"  # from_json takes a list of one object for the object
+    found = F.regexp_extract_all(text, F.lit(rf"{begin}(?:{other}|{mark}\s*+:\s*+({VALUE}))\s*+"), F.lit(1))
     return F.coalesce(F.try_element_at(F.filter(found, lambda one: one != ""), F.lit(-1)), F.lit(""))
 
 
