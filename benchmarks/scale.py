@@ -16,8 +16,8 @@ batches   `batches` commits of one file of `rows` rows each: how many files ther
 offsets   a stream of `offsets` consumed messages in `commits` commits: what `rota why`, `rota check` and the choice of a
           replay cost, by time, by change and by file; no broker is asked
 
-Each part is measured in a process of its own, which opens a table once and then asks for what came since; and where it says
-so, as one that begins, which knows nothing. Seconds, the least of three where nothing is written. Peak memory in MiB.
+Each part is measured in a process of its own, which opens a table once and then reads what is new. Rows marked so are of a
+process that begins, without a cache. Seconds, the least of three where nothing is written. Peak memory in MiB.
 """
 
 import argparse
