@@ -1,4 +1,4 @@
-"""The flights out of New York in 2013: one folder a carrier, a file a month, into one Delta table."""
+"""The flights out of New York in 2013: one folder per carrier, one file per month, into one Delta table."""
 
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from rota.settings import expand
 
 NAME = Path(__file__).stem  # a copy of this file is another pipeline; to rename one: docs/tables.md
 
-# After batches, one run at a time: a batch that comes while one runs is not forgotten, nor is one that came before the
-# first look. (Of Dagster's own words `any_deps_updated() & ~in_progress()` forgets both, `eager()` waits for every key.)
+# After batches, one run at a time. It misses neither a batch that comes while it runs nor one before the first tick.
+# (`any_deps_updated() & ~in_progress()` misses both, and `eager()` waits for every key.)
 WHEN = dg.AutomationCondition
 BATCH = WHEN.any_deps_match(WHEN.newly_updated()).since(WHEN.newly_requested())
 FIRST = (WHEN.missing() & WHEN.any_deps_match(~WHEN.missing())).newly_true()
 
 
 def transform(flights):
-    """Every flight, with the minutes it made up in the air (null where it never flew)."""
+    """Return every flight, with the minutes that it made up in the air (null if it never flew)."""
     return flights.selectExpr("*", "dep_delay - arr_delay as made_up")
 
 
@@ -45,7 +45,7 @@ pipeline = Pipeline(
     owners=["team:default"],
 )
 def delays() -> dg.MaterializeResult:
-    """How late each carrier leaves, on average: the table read by plain pandas, after every batch."""
+    """The average delay of each carrier: plain pandas reads the table after every batch."""
     from deltalake import DeltaTable
 
     table = DeltaTable(expand(pipeline.table.path) + "/main")

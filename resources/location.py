@@ -1,4 +1,4 @@
-"""A resource whose fields the code location sets, and nobody else."""
+"""A resource whose fields only the code location sets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +9,16 @@ from pydantic import PrivateAttr
 
 
 class LocationResource(dg.ConfigurableResource[Any]):
-    """Law: a launchpad shows none of its fields, and no run's config sets one: they are the code location's, and some are
-    secrets."""
+    """A resource without a launchpad form.
+
+    Law: neither a launchpad nor a run's config contains its fields. They belong to the code location, and some are
+    secrets.
+    """
 
     _made: dg.ResourceDefinition | None = PrivateAttr(default=None)
 
     def get_resource_definition(self) -> Any:
-        """What Dagster runs; the same each time, as Dagster wants it."""
+        """Return the definition that Dagster runs; always the same object, as Dagster requires."""
         if self._made is None:
 
             @contextmanager

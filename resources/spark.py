@@ -1,4 +1,4 @@
-"""The Spark of a run: a thin client of the owner's Spark Connect server, made when it is first needed."""
+"""The Spark of a run: a thin client of the owner's Spark Connect server, created when it is first needed."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 class SparkResource(LocationResource):
     """The lazy session of dagster-pyspark, with the endpoint of the run's worker as `spark.remote`.
 
-    Laws: a run that needs no Spark starts none. A run for several workers has one session at a time. The token of the server
-    comes from this process's environment, never from the endpoint. `config` holds settings for every session, such as
-    `spark.sql.*`. `remote` is the server of your own assets (`sc://host:port`); empty: Spark runs in their run.
+    Laws: a run that needs no Spark starts none. A run for several workers has one session at a time. The server's token
+    comes from this process's environment, never from the endpoint.
+
+    Args:
+        config: settings for every session, such as `spark.sql.*`.
+        remote: the server for your own assets (`sc://host:port`); empty: Spark runs inside their run.
     """
 
     config: dict[str, str] = {}  # noqa: RUF012 (a pydantic field)
@@ -28,11 +31,13 @@ class SparkResource(LocationResource):
 
     @property
     def spark_session(self) -> "SparkSession":
-        """The session of your own assets, as dagster-pyspark's resources have it."""
+        """Return the session for your own assets, as dagster-pyspark's resources do."""
         return self._open(self.remote or None)
 
     def connect(self, endpoint: str | None) -> "SparkSession":
-        """The session at a worker's `endpoint` (`sc://host:port`); a local one if it is None. Raises EnvironmentFailed."""
+        """Return the session at a worker's `endpoint` (`sc://host:port`), or a local one if it is None. Raises
+        EnvironmentFailed.
+        """
         from rota.dataplane.spark.session import share_python
 
         return self._open(endpoint, share_python)
@@ -40,7 +45,7 @@ class SparkResource(LocationResource):
     def _open(
         self, endpoint: str | None, fit: "Callable[[SparkSession], SparkSession] | None" = None
     ) -> "SparkSession":
-        """The session that is held, or a new one in its place, as `fit` makes it of a client."""
+        """Return the open session, or replace it by a new one; `fit` adapts a new client."""
         from dagster_pyspark import LazyPySparkResource
 
         from rota.dataplane.spark.token import add_token
@@ -55,7 +60,7 @@ class SparkResource(LocationResource):
         return self._held[1]
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:  # noqa: ARG002 (Dagster's signature)
-        """Ends the run's session. The server serves other runs."""
+        """End the run's session. The server serves other runs."""
         if self._held:
             with suppress(Exception):  # the server may be gone, and the session with it
                 self._held[1].stop()

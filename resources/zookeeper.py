@@ -1,4 +1,4 @@
-"""ZooKeeper for ticks and runs: one session for each, closed at its end."""
+"""ZooKeeper for ticks and runs: one session each, closed at its end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +17,14 @@ FIELDS = ("auth", "acl", "ca_file", "cert_file", "key_file", "key_password")
 
 
 class ZooKeeperResource(LocationResource):
-    """Laws: an outage raises, so that a tick fails with one line; it is never taken for "no workers". An expected error is
-    raised without its cause, which may name paths and which Dagster would store.
+    """The connection to ZooKeeper.
 
-    Each field is the setting ROTA_ZOOKEEPER or ROTA_ZOOKEEPER_<field>; an empty one is read from there at the first use:
-    definitions load without ZooKeeper. Give `auth` and `key_password` as `dg.EnvVar`: Dagster shows what else they hold.
+    Each field is the setting ROTA_ZOOKEEPER or ROTA_ZOOKEEPER_<field>. An empty field is read from the environment at
+    the first use, so definitions load without ZooKeeper. Give `auth` and `key_password` as `dg.EnvVar`; else Dagster
+    shows their values.
+
+    Laws: an outage raises, so that a tick fails with one line; it never counts as "no workers". An expected error is
+    raised without its cause, which may contain paths and which Dagster would store.
     """
 
     hosts: str = ""
@@ -34,7 +37,7 @@ class ZooKeeperResource(LocationResource):
 
     @contextmanager
     def store(self) -> "Iterator[Store]":
-        """A connected store. Raises Unavailable."""
+        """Yield a connected store. Raises Unavailable."""
         from rota.coordination.client import opened
 
         try:
@@ -45,7 +48,7 @@ class ZooKeeperResource(LocationResource):
             raise
 
     def read_settings(self) -> Settings:
-        """The environment's settings, with what the fields say in place of it. Raises ConfigError."""
+        """Return the environment's settings, overridden by the fields. Raises ConfigError."""
         for secret in (self.auth, self.key_password):
             hide(secret)
         mine = {f"zookeeper_{name}": getattr(self, name) for name in FIELDS} | {"zookeeper": self.hosts}
@@ -53,7 +56,7 @@ class ZooKeeperResource(LocationResource):
 
     @contextmanager
     def tree(self, group: str) -> "Iterator[GroupState]":
-        """The group's records, over a store of their own. Raises Unavailable."""
+        """Yield the group's records, over a store of their own. Raises Unavailable."""
         from rota.coordination.group_state import GroupState
 
         with self.store() as store:

@@ -1,9 +1,10 @@
-"""Which of two pipeline files that collide stays: what runs goes on, and the newcomer is refused.
+"""Which of two colliding pipeline files is served: the one that runs already. The other one is refused.
 
 Laws:
-1. The elder is whose partitions its group has known for longer. A pipeline without partitions is a newcomer; so is a file
-   that only declares groups, unless one of them has just these settings. Of two newcomers the first by name stays.
-2. ZooKeeper is asked once, and only where files collide. Where it does not answer, the first by name stays.
+1. The elder is the pipeline whose partitions its group has known for longer. A pipeline without partitions is a
+   newcomer. So is a file that only declares groups, unless ZooKeeper has exactly its settings. Of two newcomers the
+   first by name is served.
+2. ZooKeeper is read once, and only if files collide. If it does not answer, the first by name is served.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +25,7 @@ Declared = tuple[Pipeline | Group, ...]  # what one file declares
 
 
 def open_store() -> "AbstractContextManager[Store]":
-    """ZooKeeper as the environment names it. Raises RotaError."""
+    """Return ZooKeeper as the environment names it. Raises RotaError."""
     from rota.coordination.client import opened
 
     return opened(Settings.from_environment())
@@ -40,7 +41,9 @@ class Ages:
 
     @cached_property
     def known(self) -> "tuple[dict[str, int], dict[str, Meta], str]":
-        """Pipeline -> since which zxid its partitions are known; group -> its settings; why nobody can tell."""
+        """Return pipeline -> the zxid since which its partitions are known; group -> its settings; why both are
+        unknown.
+        """
         from rota.coordination.group_reader import GroupReader
         from rota.coordination.records import Meta
 
@@ -56,19 +59,19 @@ class Ages:
                     elif node := store.get(tree.paths.pipeline(one.name)):
                         since[one.name] = node.czxid
         except RotaError as error:
-            return {}, {}, f" (nobody can tell which of them runs: {error})"
+            return {}, {}, f" (which of them runs is unknown: {error})"
         return since, settings, ""
 
     def knows(self, declared: Declared) -> bool:
-        """Whether the pipeline of a file that declares this is no newcomer."""
+        """Return whether the group knows the pipeline of a file with these declarations."""
         return any(one.name in self.known[0] for one in declared if isinstance(one, Pipeline))
 
     def rank(self, pipeline: str) -> tuple[float, str]:
-        """What orders pipelines, the eldest first."""
+        """Return a sort key for pipelines: the eldest first."""
         return self.known[0].get(pipeline, inf), pipeline
 
     def rank_file(self, name: str, declared: Declared) -> tuple[float, str]:
-        """What orders files, the eldest first."""
+        """Return a sort key for files: the eldest first."""
         if mine := [one.name for one in declared if isinstance(one, Pipeline)]:
             return self.known[0].get(mine[0], inf), name
         return (-inf if all(self._is_in_force(one) for one in declared if isinstance(one, Group)) else inf), name
@@ -80,5 +83,5 @@ class Ages:
 
     @property
     def doubt(self) -> str:
-        """Why it is not known who is the elder; empty where it is."""
+        """Return why the elder is unknown; empty if it is known."""
         return self.known[2]

@@ -2,13 +2,14 @@
 
 Laws:
 1. A new file adds a pipeline and changes no other. A file that cannot be loaded stops its own pipeline only.
-2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the other
-   is refused. If there is no table yet, the elder pipeline is served, as `ages` tells it. Likewise of two files that declare
-   one group differently; one whose pipeline runs is served by the group as the elder declares it.
-3. No landing folder and table lie within each other, also of two pipelines, and no table lies in a folder of Delta's of
-   another: each would take the other's files for its own, and a vacuum would delete them.
-4. No pipeline takes consumed files away (`after`) from a landing folder that another one of these reads.
-5. What is loaded is the text that the file has then.
+2. Two pipelines never share a table, however its path is spelled. The pipeline that owns the table is served, and the
+   other is refused. If there is no table yet, the elder pipeline is served; `ages` decides. The same holds for two
+   files that declare one group differently. A pipeline that runs is then served by the group as the elder file declares
+   it.
+3. No landing folder and table lie within each other, also of two pipelines. No table lies in a folder of another Delta
+   table. Each would take the other's files for its own, and a vacuum would delete them.
+4. No pipeline removes consumed files (`after`) from a landing folder that another pipeline reads.
+5. The text of the file is loaded, never older bytecode.
 """
 
 import importlib.util
@@ -40,8 +41,11 @@ DELTAS = ("main", "quarantine", "index", "stage")  # what a vacuum of a table lo
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Everything that the folder declares, by name and in name order. `refused`: file -> why it declares nothing.
-    `left_out`: file -> what of it is not served, and why. `ages` tells who is the elder."""
+    """All declarations of the folder, by name and in name order.
+
+    `refused`: file -> why it declares nothing. `left_out`: file -> which part of it is not served, and why. `ages`
+    orders colliding pipelines.
+    """
 
     pipelines: Mapping[str, Pipeline]
     groups: Mapping[str, Group]
@@ -52,20 +56,27 @@ class Catalog:
 
     @property
     def unserved(self) -> dict[str, str]:
-        """File -> why not all of it is served."""
+        """Return file -> why not all of it is served."""
         return {**self.left_out, **self.refused}
 
     def of_group(self, group: str) -> tuple[Pipeline, ...]:
-        """The pipelines that the group serves, by name."""
+        """Return the pipelines that the group serves, by name."""
         return tuple(p for p in self.pipelines.values() if p.group == group)
 
 
 def load(folder: Path, ask: "Callable[[], AbstractContextManager[Store]] | None" = None) -> Catalog:
-    """Loads every `*.py` of `folder` whose name does not start with `_` or `.`. Raises ConfigError without the folder.
+    """Load each `*.py` of `folder` whose name does not start with `_` or `.`.
 
-    A file is refused if it raises, or declares a bad value, another pipeline's table or a group that an elder file declares
-    differently. `refused[file name]` is then one line, and the other files are served. If nobody can tell whose a table is,
-    all files that declare it are refused. `ask` opens ZooKeeper where files collide; None: as the environment says.
+    A file is refused if it raises, or declares a bad value, another pipeline's table, or a group that an elder file
+    declares differently. `refused[file name]` is then one line, and the other files are served. If the owner of a table
+    is unknown, all files that declare the table are refused.
+
+    Args:
+        folder: the folder with the pipeline files.
+        ask: opens ZooKeeper if files collide; None: as the environment names it.
+
+    Raises:
+        ConfigError: there is no such folder.
     """
     modules: dict[str, ModuleType] = {}
     refused: dict[str, str] = {}
@@ -105,15 +116,17 @@ def load(folder: Path, ask: "Callable[[], AbstractContextManager[Store]] | None"
 def _choose_groups(
     declared: Mapping[str, tuple[Pipeline | Group, ...]], ages: Ages
 ) -> tuple[dict[str, Group], dict[str, str]]:
-    """Group -> as it is served; file -> which group it declares otherwise, and the next step. What is alike is one."""
+    """Return group -> its declaration; file -> which group it declares differently, with the next step. Equal
+    declarations are one.
+    """
     said = [(file, one) for file, found in declared.items() for one in found if isinstance(one, Group)]
     if any(one != other for _, one in said for _, other in said if one.name == other.name):
         said.sort(key=lambda item: ages.rank_file(item[0], declared[item[0]]))
     chosen: dict[str, tuple[str, Group]] = {}
     differ: dict[str, str] = {}
     for file, one in said:
-        elder, stands = chosen.setdefault(one.name, (file, one))
-        if one != stands:
+        elder, served = chosen.setdefault(one.name, (file, one))
+        if one != served:
             differ[file] = (
                 f"it declares group {one.name!r} otherwise than {elder}, which stays{ages.doubt}. Declare both alike, or "
                 f"give this one another name"
@@ -122,7 +135,7 @@ def _choose_groups(
 
 
 def load_file(path: Path) -> Pipeline:
-    """The pipeline of one file, whatever the files beside it declare. Raises ConfigError where it declares none."""
+    """Return the pipeline of one file, whatever the other files declare. Raises ConfigError if it declares none."""
     if not path.is_file():
         raise ConfigError(
             f"There is no file {str(path)!r}. Give the path of a pipeline file, such as pipelines/flights.py"
@@ -134,13 +147,13 @@ def load_file(path: Path) -> Pipeline:
 
 
 def has_changed(pipeline: Pipeline) -> bool:
-    """Whether the file that declares the pipeline is gone or another one since it was loaded."""
+    """Return whether the pipeline's file is gone, or has changed since it was loaded."""
     module = pipeline.module
     return module is not None and getattr(module, STAMP) != _read_stamp(Path(str(module.__file__)))
 
 
 def read_stamps(folder: Path) -> dict[str, object]:
-    """File of the folder -> what is another value once it changed. Raises ConfigError without the folder."""
+    """Return file name -> a value that changes with the file. Raises ConfigError if there is no such folder."""
     return {path.name: _read_stamp(path) for path in _list_files(folder)}
 
 
@@ -162,15 +175,17 @@ def _read_stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 class _TextLoader(SourceFileLoader):
-    """Reads no bytecode and leaves none: Python takes that of an older text of the same second and size for the file's."""
+    """Reads and writes no bytecode: Python would take bytecode of an older text of the same second and size for the
+    file's.
+    """
 
     def get_code(self, _: str) -> CodeType:
-        """The file's text, compiled. Raises SyntaxError, OSError."""
+        """Return the compiled text of the file. Raises SyntaxError, OSError."""
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Imports the file as a module of its own, and keeps it in `sys.modules` so that Spark can be sent its functions."""
+    """Import the file as a module of its own, in `sys.modules`, so that its functions can be sent to Spark."""
     name = f"rota_pipelines_{path.stem}"
     loader = _TextLoader(name, str(path))
     spec = ModuleSpec(name, loader, origin=str(path))
@@ -211,8 +226,10 @@ def _check_name(path: Path) -> str:
 
 
 def _find_nested(pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Pipeline -> which of its folders lies around or in one of a table, with the next step. Of two pipelines the one that
-    has no table yet is refused; else the one whose landing folder, or inner table, it is."""
+    """Return pipeline -> which of its folders overlaps a table, with the next step.
+
+    Of two pipelines the one without a table is refused; else the owner of the landing folder or of the inner table.
+    """
     tables = [(one, _resolve_place(one.table.path)) for one in pipelines]
     sources = [(one, _resolve_place(one.source.path)) for one, _ in tables if isinstance(one.source, Files)]
     found: dict[str, str] = {}
@@ -233,7 +250,7 @@ def _find_nested(pipelines: Iterable[Pipeline]) -> dict[str, str]:
 
 
 def _find_takers(pipelines: Iterable[Pipeline]) -> dict[str, str]:
-    """Pipeline -> whose files it would take away before that one has read them, with the next step."""
+    """Return pipeline -> whose unread files it would remove, with the next step."""
     sources = [(one, one.source, _resolve_place(one.source.path)) for one in pipelines if isinstance(one.source, Files)]
     return {
         one.name: f"after={declared.after!r} would take files away that pipeline {other.name!r} reads in {at!r}, too. Say "
@@ -250,7 +267,7 @@ def _is_in(path: str, folder: str) -> bool:
 
 
 def _has_table(pipeline: Pipeline) -> bool:
-    """Whether the table is there and is the pipeline's, or nobody can tell."""
+    """Return whether the table exists and is the pipeline's, or its owner is unknown."""
     from rota import registry
 
     try:
@@ -261,7 +278,7 @@ def _has_table(pipeline: Pipeline) -> bool:
 
 
 def _find_owners(pipelines: Iterable[Pipeline], ages: Ages) -> dict[str, str]:
-    """Pipeline -> who owns its table, if it does not own it itself, with the next step."""
+    """Return pipeline -> which other pipeline owns its table, with the next step."""
     places: dict[str, list[Pipeline]] = {}
     for pipeline in pipelines:
         places.setdefault(_resolve_place(pipeline.table.path), []).append(pipeline)
@@ -278,7 +295,7 @@ def _explain_refusals(place: str, sharing: list[Pipeline], ages: Ages) -> dict[s
         owner = registry.find_owner(sharing[0].table, place, names) or min(names, key=ages.rank)
     except RotaError as error:
         files = ", ".join(f"{name}.py" for name in names)
-        why = f"table {place!r} stands in {files}, and nobody can tell whose it is: {error}"
+        why = f"table {place!r} is declared in {files}, and its owner is unknown: {error}"
         return dict.fromkeys(names, why)
     return {
         one.name: f"table {place!r} is the one of pipeline {owner!r}. {suggest_path(owner, one.name, one.group)}"
@@ -288,6 +305,6 @@ def _explain_refusals(place: str, sharing: list[Pipeline], ages: Ages) -> dict[s
 
 
 def _resolve_place(path: str) -> str:
-    """The resolved path, or the URL: the same for all spellings. A variable that is not set here is kept as text."""
+    """Return the resolved path, or the URL: the same for all spellings. An unset variable is kept as text."""
     place = VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), path)
     return place.rstrip("/") if is_url(place) else os.path.realpath(place)

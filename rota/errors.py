@@ -7,7 +7,7 @@
     ├── CoordinationError
     │   ├── Unavailable         ZooKeeper cannot be reached, or this session may not act now
     │   ├── Forbidden           ZooKeeper does not let this process do that: its credentials, or the znode's ACL
-    │   ├── Conflict            a compare-and-set lost: somebody else wrote first
+    │   ├── Conflict            a compare-and-set lost: another process wrote first
     │   ├── Unknown             the reply was lost: read back before deciding
     │   └── Undecodable         a record cannot be read; it is reported, never taken for empty
     ├── OwnershipError
@@ -23,10 +23,9 @@
 
 Laws:
 1. A command prints `str(error)` as one red line and exits with 2. A traceback is a bug.
-2. No error holds a secret. The value of a variable whose name says that it is one (`AWS_SECRET_ACCESS_KEY`), and what was
-   read from a `ROTA_..._FILE`, is replaced by `***`; so it is in all that is made of errors: lines, parked reasons,
-   Dagster's events.
-3. An error is one line of printable text, whatever it quotes.
+2. No error contains a secret. `***` replaces the value of each variable with the name of a secret (`AWS_SECRET_ACCESS_KEY`)
+   and the content of each `ROTA_..._FILE`. So no line, parked reason or Dagster event contains it either.
+3. An error is one line of printable text, even if it quotes other text.
 """
 
 import os
@@ -37,58 +36,67 @@ from functools import lru_cache
 SECRET = re.compile(r"(?!.*_file$).*(key|secret|token|passw|credential|sas\b|signature|_auth$)", re.IGNORECASE)
 LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 MASK = "***"
-LEAST = 8  # characters; a shorter value is not replaced, because ordinary words contain it
-LONGEST = 4_000  # characters of an error
+MIN_SECRET_LENGTH = 8  # characters; a shorter value is not replaced, because ordinary words contain it
+MAX_ERROR_LENGTH = 4_000  # characters of an error
 _hidden: set[str] = set()
 
 
 def hide(secret: str) -> str:
-    """Returns the secret; from now on no error of this process holds it."""
-    if len(secret) >= LEAST:
+    """Return the secret. From now on no error of this process contains it."""
+    if len(secret) >= MIN_SECRET_LENGTH:
         _hidden.add(secret)
     return secret
 
 
 def mask(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Replaces in the text the secrets that this process knows, and the login of an address."""
-    said = {value for name in environ if _tells(name) and len(value := environ.get(name, "")) >= LEAST}
+    """Return the text without the secrets that this process knows and without the login of an address."""
+    said = {value for name in environ if _is_secret(name) and len(value := environ.get(name, "")) >= MIN_SECRET_LENGTH}
     for secret in sorted(_hidden | said, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return LOGIN.sub(MASK, text)
 
 
 @lru_cache(maxsize=4096)
-def _tells(name: str) -> bool:
-    """Whether a variable of this name holds a secret. Cached: it is asked for each variable at each line of a log."""
+def _is_secret(name: str) -> bool:
+    """Return whether a variable of this name holds a secret. Cached, because each line of a log asks it for each
+    variable.
+    """
     return SECRET.match(name) is not None
 
 
 def printable(text: str) -> str:
-    """The text as one line that any terminal, log, record and page can hold. Characters that are not printable are escaped
-    as in Python, and the middle of a text above `LONGEST` is left out."""
-    text = text if len(text) <= LONGEST else f"{text[: LONGEST * 3 // 4]} ... {text[-LONGEST // 4 :]}"
+    """Return the text as one line for any terminal, log, record or page. Characters that are not printable are escaped
+    as in Python, and the middle of a text above `MAX_ERROR_LENGTH` is left out.
+    """
+    text = (
+        text
+        if len(text) <= MAX_ERROR_LENGTH
+        else f"{text[: MAX_ERROR_LENGTH * 3 // 4]} ... {text[-MAX_ERROR_LENGTH // 4 :]}"
+    )
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def shown(value: object, most: int = 80) -> str:
-    """The value as an error quotes it: one line of at most `most` characters."""
+    """Return the value as an error quotes it: one line of at most `most` characters."""
     text = repr(value)
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def join_step(what: str, step: str) -> str:
-    """What happened, and behind it what to do next, if that is known."""
+    """Return what happened, followed by the next step if it is known."""
     return f"{what}{'' if what.endswith('.') else '.'} {step}" if step else what
 
 
 def counted(number: int, what: str) -> str:
-    """The number with its noun: "1 move", "2,000 moves"."""
+    """Return the number with its noun: "1 move", "2,000 moves"."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 class RotaError(Exception):
-    """One printable line: what happened, how we know, and what to do next. `facts` keep the values. `step`, a sentence
-    without its full stop, ends the line where somebody may tell the two apart; `what` is the line before it."""
+    """One printable line: what happened, the evidence, and the next step.
+
+    `facts` keep the values. `step`, a sentence without its full stop, ends the line; `what` is the line without it.
+    """
 
     def __init__(self, what: str, *, step: str = "", **facts: object) -> None:
         super().__init__(printable(mask(join_step(what, step))))
@@ -100,7 +108,7 @@ class ConfigError(RotaError):
 
 
 class NoGroup(ConfigError):
-    """The group is not in this ZooKeeper: nobody founded it yet, or ZooKeeper was rebuilt."""
+    """The group is not in this ZooKeeper: it is not founded yet, or ZooKeeper was rebuilt."""
 
 
 class AssignmentError(RotaError):
@@ -108,7 +116,7 @@ class AssignmentError(RotaError):
 
 
 class CoordinationError(RotaError):
-    """ZooKeeper did not do what was asked."""
+    """ZooKeeper did not execute the request."""
 
 
 class Unavailable(CoordinationError):
@@ -116,7 +124,9 @@ class Unavailable(CoordinationError):
 
 
 class Forbidden(CoordinationError):
-    """ZooKeeper refuses this process the right. Names the znode, the right, who has it and who this process is."""
+    """ZooKeeper refuses this process a right. The line names the znode, the right, its holders and the identity of this
+    process.
+    """
 
 
 class Conflict(CoordinationError):
@@ -140,11 +150,11 @@ class Undecodable(CoordinationError):
 
 
 class OwnershipError(RotaError):
-    """The right to work on a partition is not there."""
+    """The process has no right to work on the partition."""
 
 
 class Fenced(OwnershipError):
-    """A newer token was seen where the write would have gone. Nothing was written. This is normal, not a crash."""
+    """A newer token was seen, and nothing was written. This is normal, not a crash."""
 
     def __init__(self, message: str, *, partitions: tuple[str, ...]) -> None:
         super().__init__(message, partitions=partitions)
@@ -152,7 +162,7 @@ class Fenced(OwnershipError):
 
 
 class ForeignTable(RotaError):
-    """The table has rows and no id of this group, or ZooKeeper is older than the table. `rota adopt` takes it over."""
+    """The table has rows but not this group's id, or ZooKeeper is older than the table. `rota adopt` takes it over."""
 
 
 class DataError(RotaError):
@@ -168,12 +178,13 @@ class OffsetGap(DataError):
 
 
 class SourceChanged(DataError):
-    """A file changed or vanished before it was consumed, or the source no longer has the whole range. One that `heals` may
-    be as it was again: it is tried again by itself."""
+    """A file changed or vanished before it was consumed, or the source lacks a part of the range. With the fact
+    `heals`, the file may be restored, and the partition is retried automatically.
+    """
 
 
 class BadTransform(DataError):
-    """The user's transform raised, dropped a needed column, or made rows of a foreign partition."""
+    """The user's transform raised, dropped a needed column, or returned rows of another partition."""
 
 
 class TooSlow(DataError):

@@ -1,18 +1,19 @@
-"""The grammar of every name that people and programs share: partition ids, incarnations, runs' nodes, asset keys.
+"""The grammar of every name that users and programs share: partition ids, incarnations, runs' nodes, asset keys.
 
-A partition id is `<pipeline>:<key>`. The first colon splits it, for no name of a pipeline holds one. The key is what the
-source calls the partition: `flights:AA`, `mine:shop=1`, `mine:shop=Café Zürich`. The same text stands in znodes, in
-`_partition` of the table, in Delta transactions, in Dagster's partition keys, and wherever people read it.
+A partition id is `<pipeline>:<key>`. The first colon splits it, because no name of a pipeline contains a colon. The key
+is the source's name of the partition: `flights:AA`, `mine:shop=1`, `mine:shop=Café Zürich`. Znodes, the column
+`_partition`, Delta transactions, Dagster's partition keys and all output use the same text.
 
 Laws:
-1. `unescape(escape(name)) == name` for every name of a file, and no two names share a key. Nothing is normalised: the two
+1. `unescape(escape(name)) == name` for every file name, and no two names share a key. Nothing is normalised: the two
    ways to write é are two keys.
-2. A key is printable text on one line that ZooKeeper, Dagster and Delta take as it is. Escaped is only what is not: a byte
-   becomes `%` and two upper-case hex digits. That is `%` itself; `/` (it ends a znode's name); `,` `|` `[` `]` and three
-   dots or more in a row (Dagster reads them as lists and ranges); a blank at either end or behind a blank; what is no
-   letter, mark, digit, sign or blank of Unicode 3.2, or is above U+FFEF (ZooKeeper refuses it).
-3. The answer is the same in every Python: Unicode 3.2 never changes.
-4. An id takes at most 120 bytes of UTF-8: written as hex it names a folder.
+2. A key is printable text on one line that ZooKeeper, Dagster and Delta accept unchanged. Only other characters are
+   escaped: a byte becomes `%` and two upper-case hex digits. Escaped are `%` itself; `/` (it ends a znode's name); `,`
+   `|` `[` `]` and three dots or more in a row (Dagster reads them as lists and ranges); a blank at either end or after
+   a blank; each character that is no letter, mark, digit, sign or blank of Unicode 3.2; and characters above U+FFEF
+   (ZooKeeper refuses them).
+3. The result is the same in every Python: Unicode 3.2 never changes.
+4. An id has at most 120 bytes of UTF-8: its hex form names a folder.
 """
 
 import re
@@ -25,15 +26,15 @@ from rota.errors import ConfigError, shown
 
 MAX_PARTITION = 120  # bytes of a partition id in UTF-8
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # of a group, pipeline, worker or run
-GOING = "=going"  # ends the name of a node that lives as long as its run; no name of another node there has a "="
-ERROR_KIND = "error"  # metadata of a run's failed step: the kind of an error that one expects
-PARKED_TAG = "rota/parked"  # of a run that failed for its parked partitions alone; how many they are
+GOING = "=going"  # ends the name of a run's liveness node; no other node there has a "="
+ERROR_KIND = "error"  # metadata of a run's failed step: the kind of an expected error
+PARKED_TAG = "rota/parked"  # tag of a run that failed only for its parked partitions: their number
 WAITING = "=waiting"  # ends the name of a node of a process that waits; no incarnation has a "="
 _SEEN = r"[!-$&-+\-.0-Z\\^-{}~]"  # the ASCII of a key but the blank
 _ASCII_KEY = re.compile(rf"{_SEEN}+(?: {_SEEN}+)*")
 _ASCII_PARTITION = re.compile(rf"{NAME.pattern}:{_SEEN}+(?: {_SEEN}+)*")
-_IN_PLACE = re.compile(r"\.{3,}|\A | \Z|(?<= ) ")  # plain characters that are escaped for where they stand
-_ESCAPED = frozenset("%/,|[]\u00ad")  # U+00AD: a hyphen that is not shown, a sign in Unicode 3.2
+_IN_PLACE = re.compile(r"\.{3,}|\A | \Z|(?<= ) ")  # plain characters that are escaped because of their position
+_ESCAPED = frozenset("%/,|[]\u00ad")  # U+00AD: the soft hyphen, a sign in Unicode 3.2
 _PLANE = "\ufff0"  # ZooKeeper takes no character from here on
 _INCARNATION = re.compile(rf"(?P<id>{NAME.pattern})@(?P<session>[0-9a-f]{{16}})")
 
@@ -43,12 +44,12 @@ _INCARNATION = re.compile(rf"(?P<id>{NAME.pattern})@(?P<session>[0-9a-f]{{16}})"
 
 @lru_cache(maxsize=1 << 12)
 def is_id(text: str) -> bool:
-    """Whether the text names a group, pipeline, worker or run."""
+    """Return whether the text names a group, pipeline, worker or run."""
     return NAME.fullmatch(text) is not None
 
 
 def checked_id(kind: str, text: object) -> str:
-    """`text` if it names a group, pipeline, worker or run; else ConfigError. Called before any I/O."""
+    """Return `text` if it names a group, pipeline, worker or run. Raises ConfigError otherwise, before any I/O."""
     if isinstance(text, str) and is_id(text):
         return text
     raise ConfigError(
@@ -60,23 +61,23 @@ def checked_id(kind: str, text: object) -> str:
 
 
 def partition_id(pipeline: str, key: str) -> str:
-    """`<pipeline>:<key>`, unchecked."""
+    """Return `<pipeline>:<key>`, unchecked."""
     return f"{pipeline}:{key}"
 
 
 def pipeline_of(partition: str) -> str:
-    """The pipeline of a partition id."""
+    """Return the pipeline of a partition id."""
     return partition.partition(":")[0]
 
 
 def key_of(partition: str) -> str:
-    """The key of a partition id."""
+    """Return the key of a partition id."""
     return partition.partition(":")[2]
 
 
-@lru_cache(maxsize=1 << 15)  # the same ids are asked about again and again
+@lru_cache(maxsize=1 << 15)  # the same ids are checked again and again
 def is_partition(text: str) -> bool:
-    """Whether the text is a partition id."""
+    """Return whether the text is a partition id."""
     if len(text) > MAX_PARTITION or "..." in text:
         return False
     if _ASCII_PARTITION.fullmatch(text):
@@ -86,7 +87,7 @@ def is_partition(text: str) -> bool:
 
 
 def checked_partition(text: object) -> str:
-    """`text` if it is a partition id; else ConfigError. Called before any I/O."""
+    """Return `text` if it is a partition id. Raises ConfigError otherwise, before any I/O."""
     if isinstance(text, str) and is_partition(text):
         return text
     raise ConfigError(
@@ -96,12 +97,12 @@ def checked_partition(text: object) -> str:
 
 
 def quote(partition: str) -> str:
-    """The partition id as a person types it into a shell."""
+    """Return the partition id, quoted for a shell."""
     return shlex.quote(partition)
 
 
 def is_key(text: str) -> bool:
-    """Whether the text is the key of some name."""
+    """Return whether the text is the key of some name."""
     if _ASCII_KEY.fullmatch(text) and "..." not in text:
         return True
     try:
@@ -111,19 +112,21 @@ def is_key(text: str) -> bool:
 
 
 def rename_id(partition: str, old: str, new: str) -> str:
-    """The partition's id after its pipeline `old` was renamed to `new`."""
+    """Return the partition's id after its pipeline `old` was renamed to `new`."""
     return partition_id(new, key_of(partition)) if pipeline_of(partition) == old else partition
 
 
 def is_partition_or_key(text: str) -> bool:
-    """Whether the text is a partition id or the key of one; quick, for sets of many."""
+    """Return whether the text is a partition id or a key; fast, for sets of many."""
     if len(text) <= MAX_PARTITION and _ASCII_KEY.fullmatch(text) and "..." not in text:
         return True
     return is_partition(text) or (is_key(text) and len(text.encode()) <= MAX_PARTITION)
 
 
 def escape(name: str) -> str:
-    """The key of what a source calls a partition; see law 2. Raises ConfigError for text that is no name of a file."""
+    """Return the key for a source's name of a partition; see law 2. Raises ConfigError for text that cannot name a
+    file.
+    """
     if _ASCII_KEY.fullmatch(name) and "..." not in name:
         return name
     there = {place for found in _IN_PLACE.finditer(name) for place in range(*found.span())}
@@ -134,7 +137,7 @@ def escape(name: str) -> str:
 
 
 def unescape(key: str) -> str:
-    """The name whose key it is. Raises ConfigError for what is no key."""
+    """Return the name of a key. Raises ConfigError for text that is no key."""
     if not is_key(key):
         raise ConfigError(f"Bad key {shown(key)} of a partition: no name is written so. `rota status` shows the keys")
     return _unescaped(key)
@@ -158,19 +161,19 @@ def _plain(letter: str) -> bool:
 
 
 def incarnation_of(worker: str, session: int) -> str:
-    """`<worker>@<session as 16 hex>`: one life of a worker, never used again."""
+    """Return `<worker>@<session as 16 hex>`: one life of a worker, never used again."""
     return f"{checked_id('worker', worker)}@{_hex(session)}"
 
 
 @lru_cache(maxsize=1 << 12)
 def is_incarnation(text: str) -> bool:
-    """Whether the name is one of an incarnation; others below `live` are foreign."""
+    """Return whether the name is an incarnation; other names below `live` are foreign."""
     return _INCARNATION.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=1 << 12)
 def parse_incarnation(text: str) -> tuple[str, int]:
-    """The worker (or run) and the session of an incarnation; ConfigError if it is none."""
+    """Return the worker (or run) and the session of an incarnation. Raises ConfigError."""
     match = _INCARNATION.fullmatch(text)
     if match is None:
         raise ConfigError(f"Bad incarnation {text[:160]!r}: it is <worker>@<session as 16 hex digits>")
@@ -179,30 +182,32 @@ def parse_incarnation(text: str) -> tuple[str, int]:
 
 
 def checked_incarnation(text: str) -> str:
-    """`text` if it is an incarnation; else ConfigError."""
+    """Return `text` if it is an incarnation. Raises ConfigError otherwise."""
     parse_incarnation(text)
     return text
 
 
 def worker_of(incarnation: str) -> str:
-    """The worker of an incarnation."""
+    """Return the worker of an incarnation."""
     return incarnation.rpartition("@")[0]
 
 
 def run_node(incarnation: str, run_id: str, session: int) -> str:
-    """`<incarnation>@<run id>@<session as 16 hex>`: the name of a run's node says for whom it works."""
+    """Return `<incarnation>@<run id>@<session as 16 hex>`: the name of a run's node contains the incarnation for which
+    it works.
+    """
     return f"{checked_incarnation(incarnation)}@{checked_id('run', run_id)}@{_hex(session)}"
 
 
 @lru_cache(maxsize=1 << 12)
 def is_run(text: str) -> bool:
-    """Whether the name is one of a run's node; others below `runs` are foreign."""
+    """Return whether the name is that of a run's node; other names below `runs` are foreign."""
     parts = text.split("@")
     return len(parts) == 4 and is_incarnation("@".join(parts[:2])) and is_incarnation("@".join(parts[2:]))
 
 
 def parse_run(text: str) -> tuple[str, str, int]:
-    """The incarnation that a run's node names, the run's id and its session; ConfigError if it is none."""
+    """Return the incarnation that a run's node names, the run's id and its session. Raises ConfigError."""
     worker, session, run = text.split("@", 2)
     return f"{worker}@{session}", *parse_incarnation(run)
 
@@ -215,23 +220,27 @@ def _hex(session: int) -> str:
 
 
 def asset_key(of: str, kind: str) -> tuple[str, str]:
-    """`<group or pipeline>/<kind>`, for example `flights/records`: a group's kinds are no pipeline's."""
+    """Return `<group or pipeline>/<kind>`, for example `flights/records`. A kind belongs to groups or to pipelines,
+    never to both.
+    """
     return of, kind
 
 
 def partition_set(pipeline: str) -> str:
-    """The name of the set whose partition keys are the pipeline's partition ids."""
+    """Return the name of the set whose partition keys are the pipeline's partition ids."""
     return f"{pipeline}/partitions"
 
 
 def dagster_name(*parts: str) -> str:
-    """The parts as the name of a sensor, job or op: `dagster_name("eu-west", "membership") == "eu_2dwest__membership"`.
+    """Return the parts as the name of a sensor, job or op: `dagster_name("eu-west", "membership") ==
+    "eu_2dwest__membership"`.
 
-    Dagster allows `[A-Za-z0-9_]` there, a name of rota also `-` and `.`: these become `_2d` and `_2e`, and an `_` that
-    could be taken for one of them `_5f`. No two lists of names share one."""
+    Dagster allows `[A-Za-z0-9_]`; rota's names may also have `-` and `.`, which become `_2d` and `_2e`. An `_` that
+    could be taken for one of them becomes `_5f`. So two lists of names never share a Dagster name.
+    """
     return "__".join(re.sub(r"[-.]|_(?=2d|2e|5f)", lambda m: f"_{ord(m[0]):02x}", part) for part in parts)
 
 
 def split_dagster_name(name: str) -> tuple[str, ...]:
-    """The parts of a name that `dagster_name` made of names in which no `_` comes before a `-`, a `.` or another `_`."""
+    """Return the parts of a name that `dagster_name` made, if no `_` in them precedes a `-`, a `.` or another `_`."""
     return tuple(re.sub(r"_(2d|2e|5f)", lambda m: chr(int(m[1], 16)), part) for part in name.split("__"))

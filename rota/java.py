@@ -1,4 +1,4 @@
-"""Finds the Java that the embedded ZooKeeper and Spark run on, and what `rota prepare` leaves for them."""
+"""Finds the Java for the embedded ZooKeeper and for Spark, and the files that `rota prepare` made for them."""
 
 import os
 import re
@@ -13,13 +13,13 @@ from pathlib import Path
 from rota.errors import ConfigError, EnvironmentFailed
 
 NEEDED = 17
-# Of a Java that ends soon or does little: its start costs half.
+# For a Java that ends soon or does little: halves the cost of its start.
 LIGHT = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is found by its checksum and left aside
+CHECKED = "-XX:+VerifySharedSpaces"  # a damaged archive is detected by its checksum and not used
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Path:
-    """The `java` of JAVA_HOME, else of PATH. Raises EnvironmentFailed if there is none of version 17 or newer."""
+    """Return the `java` of JAVA_HOME, else of PATH. Raises EnvironmentFailed if it is missing or older than version 17."""
     home = environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environ.get("PATH"))
     where = f"JAVA_HOME={home}" if home else "PATH"
@@ -38,9 +38,9 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(found)
 
 
-@cache  # asking is a Java that starts
+@cache  # each call starts a Java
 def read_java_version(java: Path) -> int:
-    """The major version that this `java` reports; 0 if it reports none."""
+    """Return the major version that this `java` reports; 0 if it reports none."""
     try:
         said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -50,12 +50,12 @@ def read_java_version(java: Path) -> int:
 
 
 def join_options(options: Iterable[str]) -> str:
-    """The options as one line, which Spark splits again: a path may have a blank."""
+    """Return the options as one line that Spark splits again; a path may contain a blank."""
     return " ".join(f'"{one}"' for one in options)
 
 
 def find_spark_home() -> Path:
-    """The folder of the installed PySpark, found without importing it. Raises ConfigError without one."""
+    """Return the folder of the installed PySpark without importing it. Raises ConfigError if it is not installed."""
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("PySpark is not installed. Try: pip install 'pyspark[connect]>=4.3,<4.4'")
@@ -63,21 +63,21 @@ def find_spark_home() -> Path:
 
 
 def locate_archive(program: str) -> Path:
-    """Where `rota prepare` leaves the class data archive of this program, of this installation."""
+    """Return where `rota prepare` writes the class data archive of this program."""
     return Path(sys.prefix, "share", "rota", f"{program}.jsa")
 
 
 def use_archive(program: str) -> tuple[str, ...]:
-    """The options with which Java starts the program from its archive; none if nobody made it."""
+    """Return the options with which Java starts the program from its archive; none if there is no archive."""
     made = locate_archive(program)
     return (CHECKED, f"-XX:SharedArchiveFile={made}") if made.exists() else ()
 
 
 def locate_jars() -> Path:
-    """Where `rota prepare --s3` leaves the jars with which Spark reads `s3a://`."""
+    """Return where `rota prepare --s3` stores the jars with which Spark reads `s3a://`."""
     return Path(sys.prefix, "share", "rota", "s3a")
 
 
 def list_jars() -> tuple[Path, ...]:
-    """Those jars; none if nobody fetched them."""
+    """Return those jars; none if they were not fetched."""
     return tuple(sorted(locate_jars().glob("*.jar")))

@@ -1,4 +1,4 @@
-"""What belongs to this machine: a lock file, a port that nobody listens on, a process, a thread that lasts."""
+"""What belongs to this machine: a lock file, a free port, a child process, a thread that lasts."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from typing import IO
 
 from rota.errors import EnvironmentFailed
 
-# Becomes the program. A shell's `&` ignores SIGINT, and Dagster then SIGTERM as well: what is ignored would stay so in it.
+# Becomes the program. A shell's `&` ignores SIGINT, and Dagster then SIGTERM as well: the program would inherit both.
 LAUNCH = """
 import os, signal, sys
 parent, orphaned, stop, interrupt = map(int, sys.argv[1:5])
@@ -27,11 +27,13 @@ if os.getppid() != parent:
     sys.exit("the parent is gone")
 os.execvp(sys.argv[5], sys.argv[5:])
 """
-TROUBLED = 0.5  # seconds from a step that failed to the next
+RETRY_INTERVAL = 0.5  # seconds from a failed step to the next one
 
 
 def lock_file(path: Path) -> IO[bytes] | None:
-    """Locks the file until this process closes it or ends; None if another process holds the lock. Makes a missing file."""
+    """Lock the file until this process closes it or ends; None if another process holds the lock. Creates a missing
+    file.
+    """
     file = path.open("ab")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -42,7 +44,7 @@ def lock_file(path: Path) -> IO[bytes] | None:
 
 
 def free_port(wanted: int = 0) -> int:
-    """`wanted` if nobody listens there on loopback, else a port that the system chooses. Raises EnvironmentFailed."""
+    """Return `wanted` if it is free on loopback, else a port that the system chooses. Raises EnvironmentFailed."""
     for port in (wanted, 0):
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -56,31 +58,35 @@ def tie_to_parent(
     orphaned: signal.Signals = signal.SIGKILL,
     interrupt: signal.Handlers = signal.SIG_DFL,
 ) -> list[str]:
-    """Begins a command whose process never outlives this one: as the thread that starts it ends, the kernel (Linux) sends it
-    `orphaned`. It obeys `stop`, and does of a Ctrl-C what `interrupt` says. No code of this process's runs in it: what gRPC
-    does in a fork kills some, where the parent speaks to a Spark."""
+    """Return the start of a command whose process never outlives this one.
+
+    When the thread that starts the process ends, the kernel (Linux) sends `orphaned` to it. It obeys `stop`, and
+    handles Ctrl-C as `interrupt` defines. None of this process's code runs in it: gRPC's fork handlers kill some
+    children of a process with a Spark.
+    """
     return [sys.executable, "-IS", "-c", LAUNCH, *(str(int(one)) for one in (os.getpid(), orphaned, stop, interrupt))]
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process with this id exists; False for 0, which no process has."""
+    """Return whether a process with this id exists; False for 0."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True  # somebody else's
+        return True  # it belongs to another user
     return pid > 0
 
 
 def explain_exit(code: int) -> str:
-    """How a process with this exit code ended, in words."""
+    """Return how a process with this exit code ended, in words."""
     return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
 
 def name_machine() -> str:
-    """Where a process id means one process: this start of the machine, and the namespace of process ids in it, of which each
-    container has its own. Empty where the system does not say."""
+    """Return a text within which a process id is unique: this boot of the machine, and its namespace of process ids,
+    which differs for each container. Empty if the system does not provide it.
+    """
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -88,8 +94,11 @@ def name_machine() -> str:
 
 
 def start_lasting(name: str, step: Callable[[], bool], note: Callable[[Exception], object]) -> threading.Thread:
-    """A thread that takes steps until one returns False. Law: it does not end of an exception: that is noted, and after a
-    moment the next step is taken. For want of a descriptor, a thread or memory nothing that must be alive dies silently."""
+    """Start a thread that calls `step` until it returns False.
+
+    Law: an exception does not end the thread. It is passed to `note`, and after `RETRY_INTERVAL` seconds the next step
+    runs. So a lack of descriptors, threads or memory never ends such a thread silently.
+    """
 
     def run() -> None:
         while True:
@@ -99,7 +108,7 @@ def start_lasting(name: str, step: Callable[[], bool], note: Callable[[Exception
             except Exception as error:
                 with suppress(Exception):
                     note(error)
-                time.sleep(TROUBLED)
+                time.sleep(RETRY_INTERVAL)
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""Things a bounded amount at a time."""
+"""Splits a sequence into portions of bounded size."""
 
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
@@ -10,7 +10,10 @@ T = TypeVar("T")
 def take_portions(
     things: Iterable[T], most: float, measure: Callable[[T], int], many: float = inf
 ) -> Iterator[list[T]]:
-    """The things in their order, as many at a time as measure `most` together and are `many`, but at least one."""
+    """Yield the things in order, in portions.
+
+    A portion measures at most `most` in total and has at most `many` things, but always at least one.
+    """
     some: list[T] = []
     size = 0
     for one in things:

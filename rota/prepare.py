@@ -1,12 +1,13 @@
-"""`rota prepare`: makes the archives of classes from which a worker's Spark and the embedded ZooKeeper start sooner.
+"""`rota prepare`: makes the class archives from which a worker's Spark and the embedded ZooKeeper start sooner.
 
-Law: an archive changes how soon the program is ready and nothing else. Java refuses an archive of another Java, of other
-jars or with a wrong checksum, and starts without it; the worker then says `prepared=no`, and `rota prepare` makes a new one.
+Law: an archive changes only how soon the program is ready. Java refuses an archive of another Java, of other jars or
+with a wrong checksum, and starts without it. The worker then logs `prepared=no`, and `rota prepare` makes a new
+archive.
 
-Measured on 2 cores, of Spark (up / first query / CPU seconds of both): without 5.9 s / 5.5 s / 13.9, with it 3.0 s / 2.9 s
-/ 8.2; of ZooKeeper (CPU seconds to its first answer): without 1.1, with it 0.7.
-Source: JEP 350, dynamic archives (`-XX:ArchiveClassesAtExit`): what the trained server has loaded, checked and linked is
-written when it ends, and mapped by the next ones.
+Measured on 2 cores. Spark (up / first query / CPU seconds of both): without 5.9 s / 5.5 s / 13.9, with it 3.0 s / 2.9 s
+/ 8.2. ZooKeeper (CPU seconds to its first answer): without 1.1, with it 0.7. Source: JEP 350, dynamic archives
+(`-XX:ArchiveClassesAtExit`): when the trained server ends, Java writes the classes that it has loaded, verified and
+linked; later servers map them.
 """
 
 import json
@@ -59,7 +60,7 @@ def prepare(report: Callable[[str], None] = lambda _: None) -> tuple[Path, ...]:
 
 
 def _make(program: str, train: Train) -> Path:
-    """Trains the program and takes the archive that it leaves. Raises EnvironmentFailed."""
+    """Train the program and move its archive into place. Raises EnvironmentFailed."""
     made = locate_archive(program)
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
@@ -70,12 +71,12 @@ def _make(program: str, train: Train) -> Path:
                 raise EnvironmentFailed(f"Java wrote no {made}. Is there room on the disk? {program} works without it")
             unseen.replace(made)
     except OSError as error:
-        raise EnvironmentFailed(f"{made} cannot be made ({error}). Run it as the user who installed rota") from error
+        raise EnvironmentFailed(f"{made} cannot be made ({error}). Run it as the user that installed rota") from error
     return made
 
 
 def _train_zookeeper(scratch: Path, option: str) -> None:
-    """Founds a group, then serves it again from what is on the disk. Raises EnvironmentFailed."""
+    """Found a group, then serve it again from the disk. Raises EnvironmentFailed."""
     with EmbeddedZooKeeper(scratch, archive=()) as server, connect(server.hosts) as store:
         GroupState(store, "prepare").found()
     with EmbeddedZooKeeper(scratch, archive=(option,)) as server:
@@ -88,14 +89,14 @@ def _train_zookeeper(scratch: Path, option: str) -> None:
 
 
 def _train_spark(scratch: Path, option: str) -> None:
-    """Runs small batches of every format in a Spark. Raises EnvironmentFailed."""
+    """Run small batches of every format in a Spark. Raises EnvironmentFailed."""
     with _start_server(scratch, option) as url:
         _run_batches(url, scratch)
 
 
 @contextmanager
 def _start_server(scratch: Path, option: str) -> Iterator[str]:
-    """Starts a server that writes its archive when it ends; gives its address. Raises EnvironmentFailed."""
+    """Start a server that writes its archive when it ends; yield its address. Raises EnvironmentFailed."""
     server = SparkServer("prepare", SparkSettings("local[1]", {MEMORY: "600m"}, (option,)), scratch / "spark")
     server.start()
     try:
@@ -110,7 +111,7 @@ def _start_server(scratch: Path, option: str) -> Iterator[str]:
 
 
 def _run_batches(url: str, scratch: Path) -> None:
-    """Runs a batch of each format, with a bad record where the format allows one. Raises EnvironmentFailed."""
+    """Run a batch of each format, with a bad record if the format allows one. Raises EnvironmentFailed."""
     spark = session.open_session(url)
     for format in ("json", "csv", "parquet"):
         pipeline = _make_pipeline(format, scratch)
@@ -124,7 +125,7 @@ def _run_batches(url: str, scratch: Path) -> None:
 
 
 def _make_pipeline(format: Format, scratch: Path) -> Pipeline:
-    """A pipeline with two landed partitions of the format."""
+    """Return a pipeline with two landed partitions of the format."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""What a declaration in `pipelines/` means: declaration type -> implementation. The composition root of the verbs.
+"""Maps each declaration of `pipelines/` to its implementation. The composition root of the verbs.
 
 Law: beside the implementations this is the only module that names them. A new source or table is a folder in
 `rota/dataplane/`, one line here, and its tests.
@@ -39,8 +39,8 @@ SOURCES: Mapping[type, Callable[[Pipeline, Home], SparkSource]] = {
 TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
 OWNERS: Mapping[type, Callable[[str, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
 
-# How a declaration reads a little, from the first offset: one file, or so many records, of each of so many partitions. A
-# source that is not here takes from others what it reads.
+# How a declaration reads a sample from the first offset: one file, or a number of records, per partition. A source that is
+# not here removes what it reads from its queue.
 NARROWED: Mapping[type, Callable[[Any, int, int], Any]] = {
     Files: lambda of, _, __: replace(of, start="earliest", settle=0.0, max_files=1, after="keep"),
     Kafka: lambda of, records, _: replace(of, start="earliest", max_records=records),
@@ -57,7 +57,7 @@ def open_source(pipeline: Pipeline) -> Source:
 
 
 def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
-    """The source, which has its home beside these tables."""
+    """Return the source, with its own files beside these tables."""
     main = tables.main
 
     def read_offsets(partitions: Iterable[str]) -> dict[str, int | None]:
@@ -69,8 +69,9 @@ def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
 
 
 def find_interval(pipelines: Iterable[Pipeline]) -> float:
-    """The longest `Paced.look_every` of their sources, in seconds. One that cannot be opened has none:
-    whoever looks at it says why."""
+    """Return the longest `Paced.look_every` of their sources, in seconds. A source that cannot be opened has none; the
+    next read of it reports why.
+    """
     intervals = [0.0]
     for pipeline in pipelines:
         with suppress(RotaError):
@@ -86,8 +87,13 @@ def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTable
 
 
 def find_owner(declared: object, place: str, pipelines: Iterable[str]) -> str | None:
-    """Which of these pipelines has the table that is declared so and stands at `place`; None: none of them, or there is no
-    table. Raises EnvironmentFailed, and ConfigError where the declaration's type is not known."""
+    """Return which of these pipelines owns the table with this declaration at `place`; None if none does or there is no
+    table.
+
+    Raises:
+        EnvironmentFailed: the table does not answer.
+        ConfigError: the declaration's type is unknown.
+    """
     return _choose(OWNERS, declared)(place, pipelines)
 
 
@@ -106,7 +112,7 @@ def open_ports(
         return Ports(source, tables.main, tables.quarantine, job, reread)
 
     def reread(ranges: Ranges) -> Ports:
-        assert isinstance(source, Replays), "whoever reads again asks before"
+        assert isinstance(source, Replays), "a replay checks this first"
         return bind(source.reread(ranges))
 
     source = _open_source(pipeline, tables)
@@ -156,7 +162,7 @@ def describe_frame(pipeline: Pipeline) -> str | None:
 
 
 def _choose(known: Mapping[type, T], declared: object) -> T:
-    """The implementation of this declaration."""
+    """Return the implementation of this declaration."""
     if type(declared) not in known:
         names = ", ".join(one.__name__ for one in known)
         raise ConfigError(f"Nothing reads or writes {declared!r}. Known: {names}. Add its type to rota/registry.py")

@@ -1,13 +1,14 @@
-"""Where a table or a landing folder lies: a folder on a disk, or a prefix of a bucket. The only module that opens either.
+"""Where a table or a landing folder lies: a folder on a disk, or a prefix of a bucket. The only module that opens
+either.
 
 Laws:
-1. A location is a text: an absolute path, or `s3://bucket/prefix` without a slash at its end; or, of a table,
-   `az://container/prefix`. Whoever works below one names what is there by its path below it, and by nothing else. "A bucket"
-   is a container of Azure, too.
-2. A bucket is spoken to as the variables `AWS_*` or `AZURE_*` of the process say, as other programs read them. No credential
-   leaves the process: none is in a location, a setting of Spark, a plan or an error.
-3. An endpoint of one's own is asked by path (`http://host/bucket/key`), and without TLS where its URL says `http`.
-4. What differs between stores is in `KINDS`, and nowhere else.
+1. A location is a text: an absolute path, or `s3://bucket/prefix` without a slash at its end, or for tables
+   `az://container/prefix`. Callers name each file by its path below the location only. "Bucket" includes Azure's
+   containers.
+2. A client of a bucket is configured by the variables `AWS_*` or `AZURE_*` of the process, as other programs use them.
+   No credential leaves the process: none is in a location, a setting of Spark, a plan or an error.
+3. A custom endpoint is addressed by path (`http://host/bucket/key`), and without TLS if its URL begins with `http://`.
+4. All differences between stores are in `KINDS`.
 """
 
 import errno
@@ -38,7 +39,7 @@ ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 AHEAD, PAGE = 16, 1000  # objects that are read at a time; keys that a store lists at once
 CONNECTING = 10.0  # seconds in which a store takes a connection
 SILENCE = 60.0  # seconds in which it sends another byte of an answer
-# Words of obstore 0.12 and of S3. Where one is another, an error is longer, or does not say that its bucket is not there.
+# Words of obstore 0.12 and of S3. If they change, an error gets longer, or does not name a missing bucket.
 DETAILS, NO_BUCKET = "\n\nDebug source", "NoSuchBucket"
 # Without keys obstore asks the machine for those of its role. Not seen, a missing key is reported as that address.
 ROLE = "/latest/api/token"
@@ -52,25 +53,24 @@ READ_BY_SPARK = ("s3",)  # of what files may land in: Spark needs jars to read e
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of store: what a bucket is called there, which variables say what, and what a client is told besides."""
+    """A kind of store: its bucket names, its variables, and the configuration of its clients."""
 
     bucket: re.Pattern[str]
     variables: str  # what their names begin with
-    needs: str  # the one without which nobody finds the store
+    needs: str  # the variable without which the store has no address
     endpoint: str
     secrets: tuple[str, ...]
-    tell_delta: Callable[[Mapping[str, str]], dict[str, str]]  # obstore is told the same
-    tell_arrow: Callable[[Mapping[str, str]], dict[str, Any]]
+    configure_delta: Callable[[Mapping[str, str]], dict[str, str]]  # obstore gets the same
+    configure_arrow: Callable[[Mapping[str, str]], dict[str, Any]]
 
 
 def is_url(location: str) -> bool:
-    """Whether the location is in a store, and no path of this machine."""
+    """Return whether the location is in a store, not a path of this machine."""
     return bool(URL.match(location))
 
 
 def check_url(location: str, schemes: Collection[str]) -> str:
-    """Returns `s3://bucket/prefix`, or another of the schemes, without a slash at its end. Raises ConfigError for another
-    address."""
+    """Return `s3://bucket/prefix`, or the same of another scheme, without a slash at its end. Raises ConfigError."""
     scheme, _, path = location.partition("://")
     bucket, *parts = path.rstrip("/").split("/")
     known = scheme in schemes and KINDS[scheme].bucket.fullmatch(bucket)
@@ -81,12 +81,12 @@ def check_url(location: str, schemes: Collection[str]) -> str:
 
 
 def join(location: str, *names: str) -> str:
-    """What is called so below the location."""
+    """Return the location of a path below the location."""
     return "/".join((location.rstrip("/"), *names))
 
 
 def open_files(location: str) -> "fs.FileSystem":
-    """What is below the location, as Arrow has files. Nothing is asked yet."""
+    """Return what is below the location as an Arrow filesystem. It sends no request yet."""
     return _open_files(location, describe_client() if is_url(location) else ())
 
 
@@ -101,8 +101,9 @@ def _open_files(location: str, _: Client) -> "fs.FileSystem":
 
 
 def open_executors_files(said: Mapping[str, Any]) -> "fs.FileSystem":
-    """The disk, or all buckets, in a process that was told so by `describe_to_executors`. It is sent to tasks of Spark as
-    code."""
+    """Return the disk, or all buckets, in a process that got `describe_to_executors`. Spark's tasks receive this
+    function as code.
+    """
     from pyarrow import fs
 
     found = {name: os.environ[variable] for name, variable in said["found"].items() if os.environ.get(variable)}
@@ -111,13 +112,13 @@ def open_executors_files(said: Mapping[str, Any]) -> "fs.FileSystem":
 
 
 def make_folder(location: str, path: str) -> None:
-    """Makes a folder on a disk; in a bucket there is none to make."""
+    """Create a folder on a disk; a bucket has no folders to create."""
     if not is_url(location):
         open_files(location).create_dir(path, recursive=True)
 
 
 def delete_folder(location: str, path: str) -> None:
-    """Deletes all that is below a folder, as far as it can be deleted."""
+    """Delete all that is below a folder, as far as it can be deleted."""
     if not is_url(location):
         shutil.rmtree(os.path.join(location, path), ignore_errors=True)
         return
@@ -129,8 +130,7 @@ def delete_folder(location: str, path: str) -> None:
 
 
 def delete(location: str, paths: Iterable[str]) -> None:
-    """Deletes the files of these names that are there. In a bucket it takes one request for up to a thousand. Raises
-    OSError."""
+    """Delete those of these files that exist. A bucket needs one request per thousand. Raises OSError."""
     if not is_url(location):
         for path in paths:
             with suppress(FileNotFoundError):
@@ -142,14 +142,14 @@ def delete(location: str, paths: Iterable[str]) -> None:
         try:
             with as_os_errors(location):
                 obstore.delete(objects, names)
-        except FileNotFoundError:  # Azure says so, and the rest may be left
+        except FileNotFoundError:  # Azure raises this although other files may remain
             for name in names:
                 with suppress(FileNotFoundError), as_os_errors(location):
                     obstore.delete(objects, name)
 
 
 def read(location: str, path: str) -> bytes:
-    """A file of some size at most, whole. In a bucket it takes one request. Raises OSError."""
+    """Return the content of a file of limited size. A bucket needs one request. Raises OSError."""
     if not is_url(location):
         with open(os.path.join(location, path), "rb", buffering=0) as file:
             return file.read()
@@ -160,8 +160,14 @@ def read(location: str, path: str) -> bytes:
 
 
 def put_new(location: str, path: str, content: bytes) -> str | None:
-    """Writes a small file where there is none; whoever is first has written it. Its tag, as `list_after` and `tag_file`
-    say it; None where one is there. On a disk its folder must be there. Raises OSError."""
+    """Write a small file if none exists; the first of several writers succeeds. Its folder on a disk must exist.
+
+    Returns:
+        The tag of the file, as `list_after` and `tag_file` return it; None if a file exists.
+
+    Raises:
+        OSError: the store or the disk failed.
+    """
     if not is_url(location):
         whole = os.path.join(location, path)
         made = f"{whole}#{uuid.uuid4().hex}"  # what is left of it where one dies here a vacuum finds by `#`
@@ -185,14 +191,15 @@ def put_new(location: str, path: str, content: bytes) -> str | None:
 
 
 def tag_file(path: str) -> str:
-    """What is another text for another file at this path of a disk. Raises OSError."""
+    """Return a text that differs for each file that was at this path of a disk. Raises OSError."""
     seen = os.stat(path)
     return f"{seen.st_ino}-{seen.st_mtime_ns}-{seen.st_size}"
 
 
 def do_each(location: str, what: Callable[[T], U], things: Iterable[T]) -> Iterator[U]:
-    """What `what` gives of each thing, in order. For a bucket it is done for `AHEAD` at a time, and for some in vain where
-    not all are asked for."""
+    """Yield the result of `what` for each thing, in order. In a bucket up to `AHEAD` calls run at a time, some in vain
+    if the caller stops early.
+    """
     each = iter(things)
     if not is_url(location):
         yield from map(what, each)
@@ -203,8 +210,9 @@ def do_each(location: str, what: Callable[[T], U], things: Iterable[T]) -> Itera
 
 
 def list_after(location: str, folder: str, after: str) -> dict[str, str]:
-    """Objects of a bucket below `folder/`, in the order of their keys, with their ETags: those that come after the key
-    `after`, a thousand at most. It takes one request. Raises OSError."""
+    """Return up to a thousand objects of a bucket below `folder/` after the key `after`, in key order, with their
+    ETags. One request. Raises OSError.
+    """
     import obstore
 
     with as_os_errors(location):
@@ -213,12 +221,12 @@ def list_after(location: str, folder: str, after: str) -> dict[str, str]:
 
 
 class OddKey(OSError):
-    """A key that obstore refuses is among those that were asked for."""
+    """The request contains a key that obstore refuses."""
 
 
 @contextmanager
 def as_os_errors(what: str) -> Iterator[None]:
-    """Raises OSError, of `what`, for whatever obstore raises; OddKey for a key that it refuses."""
+    """Raise OSError, about `what`, for each error of obstore; OddKey for a key that it refuses."""
     from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError, NotFoundError
 
     try:
@@ -237,8 +245,9 @@ def as_os_errors(what: str) -> Iterator[None]:
 
 
 def open_objects(location: str) -> "ObjectStore":
-    """The objects below the location of a bucket: with lists from a key on, puts of what is absent, and ETags. Nothing is
-    asked yet. Raises ConfigError without the extra `s3`, or without what says where the store is."""
+    """Return the objects below the location of a bucket, with lists from a key, puts of absent keys, and ETags. It
+    sends no request yet. Raises ConfigError without the extra `s3`, or if the store's address is not set.
+    """
     return _open_objects(location, describe_client())
 
 
@@ -252,37 +261,37 @@ def _open_objects(location: str, _: Client) -> "ObjectStore":
     kind = _find_kind(location)
     trusted = {"root_certificate": Path(bundle).read_bytes()} if (bundle := os.environ.get("AWS_CA_BUNDLE")) else {}
     options: Any = {"allow_http": _is_plain(kind, os.environ), **trusted}
-    config: Any = kind.tell_delta(os.environ)
+    config: Any = kind.configure_delta(os.environ)
     return from_url(location, config=config, client_options=options)
 
 
 def choose_options(location: str) -> dict[str, str] | None:
-    """What delta-rs is told beside the environment. Raises ConfigError without what says where the store is."""
+    """Return delta-rs's options beside the environment. Raises ConfigError if the store's address is not set."""
     if not is_url(location):
         return None
     hide_credentials()
     kind = _find_kind(location)
-    return {**kind.tell_delta(os.environ), "allow_http": str(_is_plain(kind, os.environ)).lower()}
+    return {**kind.configure_delta(os.environ), "allow_http": str(_is_plain(kind, os.environ)).lower()}
 
 
 def describe_client(environ: Mapping[str, str] = os.environ) -> Client:
-    """What a client of a store is made of: one is kept for as long as this is the same. It holds credentials."""
+    """Return the settings of a store's clients: a client is cached while they are unchanged. They contain credentials."""
     begin = tuple(kind.variables for kind in KINDS.values())
     return tuple(sorted((name, value) for name, value in environ.items() if name.startswith(begin)))
 
 
 def hide_credentials(environ: Mapping[str, str] = os.environ) -> None:
-    """From now on no error of this process holds what of the credentials is in its environment."""
+    """From now on no error of this process contains the credentials in its environment."""
     for kind in KINDS.values():
         for name in kind.secrets:
             hide(environ.get(name, ""))
 
 
 def describe_to_executors(location: str, environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """What `open_executors_files` is given in another process, which finds its credentials by itself."""
+    """Return the argument of `open_executors_files` for another process, which finds its credentials by itself."""
     if not is_url(location):
         return {"kind": "LocalFileSystem", "given": {}, "found": {}}
-    return _find_kind(location, environ).tell_arrow(environ)
+    return _find_kind(location, environ).configure_arrow(environ)
 
 
 def _find_kind(location: str, environ: Mapping[str, str] = os.environ) -> Kind:
@@ -290,11 +299,11 @@ def _find_kind(location: str, environ: Mapping[str, str] = os.environ) -> Kind:
     if kind is None:
         raise ConfigError(f"{location} is in a store that rota does not know. Take one of {', '.join(KINDS)}://")
     if kind.needs and not environ.get(kind.needs):
-        raise ConfigError(f"{location} is in a store that is named nowhere. Set {kind.needs}")
+        raise ConfigError(f"{location} is in a store without an address. Set {kind.needs}")
     return kind
 
 
-def _tell_s3_to_arrow(environ: Mapping[str, str]) -> dict[str, Any]:
+def _configure_arrow_for_s3(environ: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {
         "allow_delayed_open": True,  # a small file is one request to write
         "region": _region(environ),
@@ -309,8 +318,10 @@ def _tell_s3_to_arrow(environ: Mapping[str, str]) -> dict[str, Any]:
     return {"kind": "S3FileSystem", "given": given, "found": {}}
 
 
-def _tell_azure_to_arrow(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Arrow does not read the variable of the key by itself; without it it goes by Azure's own chain."""
+def _configure_arrow_for_azure(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return Arrow's settings. Arrow does not read the variable of the key; without a key it uses Azure's credential
+    chain.
+    """
     account = environ[ACCOUNT]
     given = {"account_name": account}
     if endpoint := environ.get("AZURE_STORAGE_ENDPOINT"):
@@ -323,8 +334,9 @@ def _tell_azure_to_arrow(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 def describe_to_spark(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a reader of Spark is told that reads objects by `s3a://`. Its credentials are those of the machine it runs on, by
-    the chain of Amazon's SDK: environment, profile, role."""
+    """Return Spark's settings to read objects by `s3a://`. Spark's credentials are those of its own machine, by the
+    chain of Amazon's SDK: environment, profile, role.
+    """
     said = {
         "fs.s3a.endpoint.region": _region(environ),
         "fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider",
@@ -353,8 +365,8 @@ KINDS = {
         needs="",
         endpoint="AWS_ENDPOINT_URL",
         secrets=("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"),
-        tell_delta=lambda environ: {"aws_region": _region(environ)},
-        tell_arrow=_tell_s3_to_arrow,
+        configure_delta=lambda environ: {"aws_region": _region(environ)},
+        configure_arrow=_configure_arrow_for_s3,
     ),
     "az": Kind(
         bucket=re.compile(r"[a-z0-9](?:-?[a-z0-9]){2,62}"),
@@ -362,7 +374,7 @@ KINDS = {
         needs=ACCOUNT,
         endpoint="AZURE_STORAGE_ENDPOINT",
         secrets=("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_CLIENT_SECRET"),
-        tell_delta=lambda _: {},
-        tell_arrow=_tell_azure_to_arrow,
+        configure_delta=lambda _: {},
+        configure_arrow=_configure_arrow_for_azure,
     ),
 }

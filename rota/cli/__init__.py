@@ -56,7 +56,7 @@ class Verbs(click.Group):
             raise click.UsageError(f"{error.format_message()}{hint}", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Each command below what it is for, with its whole first sentence; click's own cuts it at the width of the page."""
+        """List each command by purpose, with its whole first sentence; click's own list cuts it at the page width."""
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
                 rows = [
@@ -75,7 +75,7 @@ def main() -> None:
     """The console script. An expected error is one red line and exit code 2; a traceback is a bug."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack the letters of a partition's id
-    warnings.filterwarnings("ignore", module=r"dagster\.")  # of a pipeline file's assets: Dagster's own log says them
+    warnings.filterwarnings("ignore", module=r"dagster\.")  # about a pipeline file's assets: Dagster's own log has them
     if sys.argv[1:] and sys.argv[1] in SPARING:
         sys.meta_path.insert(0, NO_PANDAS)
     if "--json" in sys.argv:

@@ -26,7 +26,7 @@ def command(group: str, yes: bool) -> None:
                 count = counted(len(lost), "partition")
                 click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {count} would begin anew")
         if not yes:
-            _ask(f"Take over the tables of {names}? Whoever works on them under another ZooKeeper is stopped", group)
+            _ask(f"Take over the tables of {names}? Workers under another ZooKeeper lose them", group)
         with view.show_wait(f"taking over the tables of {names}"):
             done = adopt(tree, pipelines)
     anew = f", {len(done.anew)} to begin anew" if done.anew else ""
@@ -37,9 +37,9 @@ def command(group: str, yes: bool) -> None:
 
 
 def _ask(question: str, group: str) -> None:
-    """Raises ConfigError unless somebody says yes, also where nobody can: there is no terminal."""
+    """Raise ConfigError unless the user confirms; also if there is no terminal."""
     try:
         click.confirm(question, abort=True)
     except click.Abort:
         step = f"rota adopt --group {group} --yes"
-        raise ConfigError(f"Nobody said yes, and nothing was changed. To go on: {step}") from None
+        raise ConfigError(f"Not confirmed, nothing was changed. To confirm: {step}") from None

@@ -26,7 +26,7 @@ pipeline = Pipeline(
 )
 """
 SESSION = "4"  # seconds: how long a dead worker counts as alive
-# What else a stack starts first, where it is asked for; each says what that is.
+# Further servers that a stack can start first; each reports what it started.
 STORES: "Mapping[str, Callable[[Stack], str]]" = {
     "disk": lambda _: "",
     "s3": lambda stack: f"a server of S3, for landing folder and table, is up at {stack.start_bucket().endpoint}",
@@ -147,8 +147,9 @@ def _perform(
 
 
 def _declare(protocol: str, stack: "Stack") -> None:
-    """Unless the protocol is what a group has anyway and the flights are files: lets the stack serve a copy of flights.py,
-    or what reads the topic of the same columns, and a file that gives the group the protocol."""
+    """Write the pipeline files that the stack serves, unless flights.py of the checkout fits: a copy of it or its Kafka
+    counterpart, and the group with the protocol.
+    """
     from rota.catalog import load
     from rota.core.protocols.known_protocols import ASSIGNED
 
@@ -168,7 +169,7 @@ def _declare(protocol: str, stack: "Stack") -> None:
 
 
 def _check_pipeline(pipelines: Path) -> None:
-    """Raises ConfigError if `pipelines` has no flights.py that can be loaded: the demo runs that file."""
+    """Raise ConfigError if `pipelines` has no flights.py that can be loaded: the demo runs that file."""
     from rota.catalog import load
     from rota.errors import ConfigError
 
@@ -179,7 +180,7 @@ def _check_pipeline(pipelines: Path) -> None:
 
 
 def _measure(scenario: "Scenario", faults: bool, progress: view.Progress) -> "Figures":
-    """Verifies the table, reads the figures and draws the picture while ZooKeeper still runs."""
+    """Verify the table, read the figures and draw the picture while ZooKeeper still runs."""
     from rota.demo.figures import Figures, read_epochs, read_launches
     from rota.demo.landed_topic import LandedTopic
     from rota.demo.verify import verify
@@ -230,7 +231,7 @@ def _draw_picture(scenario: "Scenario") -> bytes:
 
 
 def _report(figures: "Figures", unit: str) -> None:
-    """Prints each epoch, the faults, the verdict, and what to type next."""
+    """Print each epoch, the faults, the verdict, and the next command."""
     v, k, z = figures.verdict, figures.killed, figures.zombie
     view.print_parts("")
     view.print_parts(
@@ -259,7 +260,7 @@ def _report(figures: "Figures", unit: str) -> None:
     view.print_parts(
         f"Commits: {figures.launches.commits} by {figures.launches.runs} runs, {figures.launches.by_sensor} of them "
         f"launched by a sensor; writes refused: {figures.refused}",
-        f"Orphan files that nobody can see: {v.orphans} ({v.orphan_bytes:,} bytes)",
+        f"Orphan files, in no version of the table: {v.orphans} ({v.orphan_bytes:,} bytes)",
         f"Rows read {v.rows_landed:,} = rows written {v.rows_written:,}; duplicates {v.duplicates}, missing {v.missing}, "
         f"gaps {v.gaps}, overlaps {v.overlaps}, over {v.files_landed:,} {unit} of {v.partitions} partitions",
         *v.details,

@@ -33,7 +33,7 @@ ID = "a letter or digit, then up to 127 of A-Z a-z 0-9 . _ -"
 
 
 def _only(valid: str, accepts: Callable[[Any], bool]) -> BeforeValidator:
-    """Refuses what it does not accept, and says what is valid."""
+    """Refuse values that are not accepted, and list the valid ones."""
 
     def check(value: Any) -> Any:
         try:
@@ -93,7 +93,7 @@ Usage: Any = create_model("Usage", __base__=_Fields, **dict.fromkeys(USAGE, (Amo
 
 
 class WorkerFields(_Fields):
-    """A worker of a document; what is left out is as `Worker` has it."""
+    """A worker of a document; missing fields have the defaults of `Worker`."""
 
     id: Id
     capacity: Capacity = 1.0
@@ -105,7 +105,7 @@ class WorkerFields(_Fields):
 
 
 class PartitionFields(_Fields):
-    """A partition of a document; what is left out is as `Partition` has it."""
+    """A partition of a document; missing fields have the defaults of `Partition`."""
 
     id: PartitionId
     source: Text = ""
@@ -128,7 +128,7 @@ class Request(_Fields):
 
 
 def parse_request(text: str | bytes) -> Request:
-    """Reads a request from JSON text. Raises ConfigError."""
+    """Read a request from JSON text. Raises ConfigError."""
     try:
         document = json.loads(text, object_pairs_hook=_refuse_twin_fields)
         request = Request.model_validate(document)
@@ -152,12 +152,12 @@ def parse_request(text: str | bytes) -> Request:
 
 
 def answer_request(request: Request) -> dict[str, Any]:
-    """Plans a request and formats the plan for JSON. Raises ConfigError as `plan_request` does."""
+    """Plan a request and format the plan for JSON. Raises ConfigError as `plan_request` does."""
     return format_plan(plan_request(request))
 
 
 def plan_request(request: Request) -> Plan:
-    """Plans a request. Raises ConfigError for a wrong option and for numbers whose sums or ratios are infinite."""
+    """Plan a request. Raises ConfigError for a wrong option, and for numbers whose sums or ratios are infinite."""
     workers = [Worker(**one.given()) for one in request.workers]
     snapshot = Snapshot.of(workers, [Partition(**one.given()) for one in request.partitions], request.owners)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -176,7 +176,7 @@ def plan_request(request: Request) -> Plan:
 
 
 def format_plan(made: Plan) -> dict[str, Any]:
-    """The plan as docs/protocol.md lists it, ready for JSON."""
+    """Return the plan as docs/protocol.md lists it, ready for JSON."""
     measures = asdict(made.measures)
     del measures["reason"]
     return {
@@ -192,7 +192,7 @@ def format_plan(made: Plan) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError) -> str:
-    """The first thing that is wrong, in one line."""
+    """Return the first fault, in one line."""
     first = error.errors()[0]
     *above, last = [part for part in first["loc"] if part != "[key]"] or [""]
     if first["type"] == "missing":
@@ -206,7 +206,7 @@ def _explain(error: ValidationError) -> str:
 
 
 def _join_path(*names: str | int) -> str:
-    """The path of a field that the document names. A name that is long or has odd characters is quoted and cut."""
+    """Return the path of a field in the document. A long or odd name is quoted and cut."""
     where = ""
     for name in names:
         plain = (is_id(str(name)) or is_partition(str(name))) and len(str(name)) <= 40
@@ -218,7 +218,7 @@ def _refuse_twin_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for i, (name, _) in enumerate(pairs) if name in {n for n, _ in pairs[:i]})
-        raise ConfigError(f"The field {shown(twice)} stands twice in one object. Give each field once")
+        raise ConfigError(f"The field {shown(twice)} appears twice in one object. Give each field once")
     return found
 
 

@@ -13,7 +13,7 @@ from rota.errors import ConfigError, counted
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
 
-LOOK = 25.0  # seconds: longer than any look of a sensor that was loaded while the file was still there
+LOOK = 25.0  # seconds: longer than any tick of a sensor that still has the file
 TIMES = 3
 
 
@@ -52,7 +52,7 @@ def command(names: tuple[str, ...], pipeline: str | None, group: str) -> None:
 
 
 def _check_vanished(partitions: Collection[str], ids: Mapping[str, str], group: str) -> None:
-    """Raises ConfigError while one of the partitions is in its pipeline's source, or might be."""
+    """Raise ConfigError if one of the partitions is, or may be, in its pipeline's source."""
     from rota.registry import open_source
 
     found = load_catalog()
@@ -70,8 +70,11 @@ def _check_vanished(partitions: Collection[str], ids: Mapping[str, str], group: 
 
 
 def _forget_for_good(tree: "GroupState", pipeline: str) -> tuple[str, ...]:
-    """Forgets the pipeline and returns its partitions. A sensor that still has the pipeline's file adds them again: waits
-    until no such look can be under way, and forgets them again. Raises ConfigError if a sensor goes on adding them."""
+    """Forget the pipeline and return its partitions.
+
+    A sensor that still has the pipeline's file adds them again. So the call waits until such a tick must have ended,
+    and forgets them again. Raises ConfigError if a sensor keeps adding them.
+    """
     from rota.coordination.forget import forget_pipeline
 
     gone = forget_pipeline(tree, pipeline)
@@ -86,13 +89,13 @@ def _forget_for_good(tree: "GroupState", pipeline: str) -> tuple[str, ...]:
                 time.sleep(min(0.5, left))
             forget_pipeline(tree, pipeline)
     raise ConfigError(
-        f"Somebody still declares {pipeline!r} and brings its partitions back: reload the code location on Dagster's page, "
-        f"then type it again"
+        f"A code location still declares {pipeline!r} and adds its partitions again: reload the code location on "
+        f"Dagster's page, then type it again"
     )
 
 
 def _check_undeclared(pipeline: str, group: str) -> None:
-    """Raises ConfigError while a file of the pipelines' folder declares it for this group, or might."""
+    """Raise ConfigError if a file of the pipelines' folder declares it for this group, or may do so."""
     found = load_catalog()
     if any(one.name == pipeline for one in found.of_group(group)) or f"{pipeline}.py" in found.refused:
         raise ConfigError(f"{pipeline}.py is still in the folder of pipelines. Take it away or change its group first")

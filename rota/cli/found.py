@@ -1,4 +1,4 @@
-"""`rota found`: founds a group and adds the partitions of its sources, as Dagster's sensor does at each look."""
+"""`rota found`: founds a group and adds the partitions of its sources, as Dagster's sensor does at each tick."""
 
 import click
 
@@ -36,9 +36,7 @@ def command(group: str) -> None:
         before = len(tree.ids()) if tree.exists() else 0
         problems = {**catalog.refused, **found_group(tree, catalog, listed)}
         now, protocol = len(tree.ids()), tree.meta().protocol
-    decided = (
-        "Dagster decides who gets them: `rota up`" if protocol == ASSIGNED else f"its workers decide by {protocol}"
-    )
+    decided = "Dagster assigns them: `rota up`" if protocol == ASSIGNED else f"its workers decide by {protocol}"
     view.print_line(f"Group {group}: {counted(now, 'partition')}, {now - before} new; {decided}")
     for name, why in problems.items():
         view.print_error(f"{name}: {why}")

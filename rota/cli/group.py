@@ -1,6 +1,6 @@
 """What commands share: the options `--group` and `--json`, and the connection to a group.
 
-Law: if ZooKeeper, a group, a worker or a partition is missing, a command says so in one line with the known names.
+Law: if ZooKeeper, a group, a worker or a partition is missing, a command reports it in one line with the known names.
 """
 
 import sys
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class _Refusing(MetaPathFinder):
-    """Finds no pandas. pyarrow imports it at its first value, which is 0.3 s of a command that answers within a second."""
+    """Hides pandas. pyarrow imports it with its first value, which costs 0.3 s in a command that answers within a
+    second.
+    """
 
     def find_spec(self, name: str, _: object, __: object = None) -> None:
         if name == "pandas":
@@ -34,18 +36,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def group_option(command: F) -> F:
-    """Adds `--group`, which is `default` if it is not given."""
+    """Add `--group`, with the default `default`."""
     return click.option("--group", default="default", show_default=True, help="The group of workers.")(command)
 
 
 def json_option(command: F) -> F:
-    """Adds `--json`."""
+    """Add `--json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
 
 
 @contextmanager
 def open_group(group: str) -> "Iterator[GroupState]":
-    """Opens an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
+    """Open an existing group. Raises ConfigError, which names the known groups, and Unavailable without ZooKeeper."""
     from rota.coordination import client
     from rota.coordination.group_reader import groups
     from rota.coordination.group_state import GroupState
@@ -66,13 +68,13 @@ def open_group(group: str) -> "Iterator[GroupState]":
 
 
 def check_place(file: "Path | None") -> None:
-    """Raises ConfigError where the folder of a file that is to be written is not there: before the work, not after it."""
+    """Raise ConfigError, before the work, if the folder of an output file does not exist."""
     if file is not None and not file.parent.is_dir():
         raise ConfigError(f"{file.parent} is no folder. Make it, or name another file")
 
 
 def load_catalog() -> "Catalog":
-    """Loads the pipelines of ROTA_PIPELINES. Raises ConfigError."""
+    """Load the pipelines of ROTA_PIPELINES. Raises ConfigError."""
     from rota.catalog import load
     from rota.settings import Settings
 

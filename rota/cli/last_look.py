@@ -1,8 +1,9 @@
-"""The memory of a command's last look, in a file, so that a need grows older from one `rota status --check` to the next.
+"""The memory of a command's last observation, in a file, so that a need ages from one `rota status --check` to the
+next.
 
 Laws:
-1. A memory that cannot be read or written is no error: the command then knows what it sees itself.
-2. A group has a file of its own, named by the group's id. A command replaces the file whole.
+1. An unreadable or unwritable memory is no error: the command then uses only its own observations.
+2. A group has a file of its own, named by the group's id. A command replaces the file as a whole.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Writes lines to standard error without ever waiting for whoever reads them.
+"""Writes lines to standard error without waiting for the reader.
 
-Law: `write` never waits. Up to `MOST` lines are kept for the reader. Further lines are dropped and counted, and the count is
-written where they are missing, once there is room.
+Law: `write` never waits. Up to `MAX_QUEUED_LINES` lines are queued for the reader. Further lines are dropped and
+counted; the count is written in their place as soon as there is room.
 """
 
 import os
@@ -11,23 +11,23 @@ from collections.abc import Callable
 
 from rota.machine import start_lasting
 
-MOST = 1000  # lines kept for the reader
+MAX_QUEUED_LINES = 1000  # lines kept for the reader
 FLUSHING = 2.0  # seconds for which `close` waits
 STDERR = 2
 
 
 class Log:
-    """Standard error. `gap` makes the line that says how many lines were dropped. Safe for several threads."""
+    """Standard error. `gap` formats the line with the number of dropped lines. Safe for several threads."""
 
     def __init__(self, gap: Callable[[int], str], descriptor: int = STDERR) -> None:
         self._gap, self._descriptor = gap, descriptor
-        self.lines: queue.Queue[str | None] = queue.Queue(MOST)
+        self.lines: queue.Queue[str | None] = queue.Queue(MAX_QUEUED_LINES)
         self._lock = threading.Lock()
         self._dropped = 0
         self._writer: threading.Thread | None = None
 
     def write(self, line: str) -> None:
-        """Queues the line, which has no newline at its end."""
+        """Queue the line, which has no newline at its end."""
         with self._lock:
             if self._writer is None:
                 self._writer = start_lasting("rota-log", self._drain, self._miss)
@@ -40,7 +40,7 @@ class Log:
                 self._dropped += 1
 
     def close(self) -> None:
-        """Waits until all lines are written, at most twice `FLUSHING` seconds."""
+        """Wait until all lines are written, at most twice `FLUSHING` seconds."""
         if self._writer is None:
             return
         try:
@@ -50,8 +50,9 @@ class Log:
         self._writer.join(FLUSHING)
 
     def _drain(self) -> bool:
-        """Writes a line past Python's buffer: the lock of a write that waits would keep the process from ending. Whether
-        there are more. What it raises (the reader is gone, the disk is full) stops no worker."""
+        """Write a line past Python's buffer, and return whether there are more. The lock of a waiting buffered write
+        would keep the process from ending. Errors (the reader is gone, the disk is full) stop no worker.
+        """
         if (line := self.lines.get()) is None:
             return False
         left = f"{line}\n".encode(errors="backslashreplace")

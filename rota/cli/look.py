@@ -1,6 +1,6 @@
-"""A command's look at a group: what needs a person, and what stands beside it in `rota status`.
+"""One observation of a group for commands: its needs, and what `rota status` lists beside them.
 
-Law: `status`, `why`, `check` and `up` ask here, so none of them knows a need that another does not.
+Law: `status`, `why`, `check` and `up` use this module, so all of them report the same needs.
 """
 
 import time
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 ASKED = 5.0  # seconds for which what Dagster said is not asked again
 HEALING = 100.0  # seconds in which a need that is not due yet is waited for
-PAUSE = 1.0  # seconds between two looks
+POLL_INTERVAL = 1.0  # seconds between two observations
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What one look gave. `bad` is partition -> its rows in the quarantine, of the newest commits."""
+    """The result of one observation. `bad` is partition -> its rows in the quarantine, from the newest commits."""
 
     seen: Seen
     needs: tuple[Need, ...]
@@ -41,25 +41,25 @@ class Looked:
 
     @property
     def ends(self) -> dict[str, tuple[int, int]]:
-        """Partition -> its offset and its end offset."""
+        """Return partition -> its offset and its end offset."""
         return {p: at for one in self.seen.pipelines for p, at in one.ends.items()}
 
     @property
     def rewritten(self) -> dict[str, str]:
-        """Partition -> which of its files changed after they were consumed."""
+        """Return partition -> which of its files changed after they were consumed."""
         return {p: why for one in self.seen.pipelines for p, why in one.rewritten.items()}
 
 
 @dataclass(slots=True)
 class Looker:
-    """Looks at one group, again and again. A pipeline file, and a table's log, is read again where it changed."""
+    """Observes one group repeatedly. It reads a pipeline file, or a table's log, again only if it changed."""
 
     tree: "GroupState"
     memory: Memory = field(default_factory=Memory)
     _stamps: object = None
     _pipelines: "tuple[Pipeline, ...]" = ()
     _refused: Mapping[str, str] = field(default_factory=dict)
-    _declared: frozenset[str] | None = None  # None: nobody knows
+    _declared: frozenset[str] | None = None  # None: unknown
     _reader: object = None
     _asked: tuple[float, DagsterSeen] | None = None
 
@@ -84,10 +84,10 @@ class Looker:
         return Looked(seen, needs, bad)
 
     def look_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Looked:
-        """Look until a need that is shown needs an operator, or none can become one within `HEALING` seconds.
+        """Observe until a reported need needs an operator, or none can need one within `HEALING` seconds.
 
-        Begins with the memory of the last command and leaves its own: a need whose patience is longer than `HEALING` is
-        reported by a later command.
+        It begins with the memory of the last command and writes its own. So a need whose patience is longer than
+        `HEALING` is reported by a later command.
         """
         from rota.cli.last_look import write_memory
 
@@ -99,11 +99,11 @@ class Looker:
             if any(n.person for n in mine) or not any(n.due - looked.seen.now <= left for n in mine):
                 return looked
             with view.show_wait(f"waiting whether it heals by itself: {mine[0].line}"):
-                time.sleep(PAUSE)
+                time.sleep(POLL_INTERVAL)
             looked = self.look()
 
     def _load(self) -> None:
-        """Loads the pipelines where a file changed since."""
+        """Load the pipelines if a file has changed."""
         from rota.catalog import read_stamps
 
         folder = Settings.from_environment().pipelines
@@ -128,7 +128,7 @@ class Looker:
 
 
 def concerns(need: Need, pipeline: str | None = None, partition: str | None = None) -> bool:
-    """Whether the need is in the way of the pipeline, or of the partition: its own, or its group's."""
+    """Return whether the need concerns the pipeline, or the partition: its own need, or its group's."""
     if need.kind == "partition":
         return partition in (None, need.name) and pipeline in (None, pipeline_of(need.name))
     if need.kind == "pipeline":
@@ -138,8 +138,9 @@ def concerns(need: Need, pipeline: str | None = None, partition: str | None = No
 
 
 def find_rewritten(tree: "GroupState", partition: str) -> str | None:
-    """Which of the partition's files changed after they were consumed, all of them looked at. None where none did, or its
-    source cannot be read here."""
+    """Return which of the partition's files changed after they were consumed, of all its files; None if none did, or
+    its source cannot be read here.
+    """
     with suppress(RotaError):
         pipelines = load_catalog().of_group(tree.group)
         from rota.registry import open_source, open_tables

@@ -24,7 +24,7 @@ SAID = {  # `{}` is the worker, or the group
 
 
 def make_command(verb: str) -> click.Command:
-    """The command of this verb of `rota.coordination.overrides`."""
+    """Return the command for this verb of `rota.coordination.overrides`."""
 
     @click.command(verb, help=HELP[verb])
     @group_option

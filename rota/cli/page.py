@@ -1,6 +1,6 @@
-"""What commands ask of Dagster's page: run this job, and say what it said.
+"""What commands request from Dagster's page: to run a job, and its result.
 
-Law: a command runs the one job that can be meant. Where a second deployment on the instance has it, or may have it, none
+Law: a command runs only an unambiguous job. If a second deployment on the instance has the job, or may have it, none
 runs until `--location`, or ROTA_LOCATION, names one.
 """
 
@@ -17,26 +17,33 @@ from rota.ids import dagster_name, quote
 from rota.local.page import DagsterPage, FoundJobs, PlacedJob
 from rota.settings import Settings
 
-PAUSE = 0.5  # seconds between two looks at a run
+POLL_INTERVAL = 0.5  # seconds between two polls of a run
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def location_option(command: F) -> F:
-    """Adds `--location`."""
+    """Add `--location`."""
     said = "The code location that is meant, where several have the job; LOCATION/PREFIX where one has it twice. Else "
     return click.option("--location", help=said + "ROTA_LOCATION.")(command)
 
 
 def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location: str | None) -> str:
-    """Launches `<of>__<kind>` with this config of its step `<of>__<op>` at ROTA_DAGSTER, waits until it ends, and returns
-    the last line that it logged. Raises ConfigError as `choose_job` does, and EnvironmentFailed with the run's reason."""
+    """Launch `<of>__<kind>` with this config of its step `<of>__<op>` at ROTA_DAGSTER, and wait until it ends.
+
+    Returns:
+        The last line that the run logged.
+
+    Raises:
+        ConfigError: see `choose_job`.
+        EnvironmentFailed: the run failed; with its reason.
+    """
     settings = Settings.from_environment()
     page = DagsterPage(settings.dagster.rstrip("/"), settings.location)
     with show_wait(f"waiting for Dagster at {page.address}"):
         job = choose_job(page.find_jobs(of, kind), location or page.location or None)
         run = page.launch(job, {"ops": {dagster_name(*job.prefix, job.of, op): {"config": dict(config)}}})
         while (status := page.read_status(run)) not in ("SUCCESS", "FAILURE", "CANCELED"):
-            sleep(PAUSE)
+            sleep(POLL_INTERVAL)
         words = page.read_words(run)
     if status != "SUCCESS":
         raise EnvironmentFailed(f"{(words.why or status).rstrip('.')}. Look at {page.address}/runs/{run}")
@@ -44,8 +51,9 @@ def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location:
 
 
 def choose_job(found: FoundJobs, location: str | None) -> PlacedJob:
-    """The job that is meant, by what `--location` said. Raises ConfigError where there is none, or where a second one is or
-    may be there."""
+    """Return the job that `--location` names. Raises ConfigError if there is none, or if a second one exists or may
+    exist.
+    """
     job, address = dagster_name(found.of, found.kind), found.address
     meant = [one for one in found.jobs if "/".join((one.location, *one.prefix)) == location]
     meant = meant or [one for one in found.jobs if location in (None, one.location)]
@@ -69,6 +77,6 @@ def choose_job(found: FoundJobs, location: str | None) -> PlacedJob:
 
 
 def _name_places(jobs: Sequence[PlacedJob]) -> list[str]:
-    """What `--location` calls each: its code location, with the key prefix if that has several of them."""
+    """Return the `--location` of each: its code location, with the key prefix if that has several deployments."""
     many = Counter(one.location for one in jobs)
     return sorted("/".join((one.location, *one.prefix)) if many[one.location] > 1 else one.location for one in jobs)

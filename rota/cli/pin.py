@@ -1,4 +1,4 @@
-"""`rota pin`: a partition stays at one worker."""
+"""`rota pin`: keeps a partition at one worker."""
 
 import click
 
@@ -13,7 +13,7 @@ from rota.settings import check_known
 @click.argument("worker", required=False)
 @click.option("--clear", is_flag=True, help="Remove the pin.")
 @click.option(
-    "--wait", is_flag=True, help="Pin to a worker that may not have it yet: nobody has the partition until it may."
+    "--wait", is_flag=True, help="Pin to a worker that may not have it yet; the partition has no owner until it may."
 )
 @group_option
 def command(partition: str, worker: str | None, clear: bool, wait: bool, group: str) -> None:
@@ -28,9 +28,9 @@ def command(partition: str, worker: str | None, clear: bool, wait: bool, group: 
         check_known("partition", partition, tree.ids())
         why = explain_pin(tree, partition, worker) if worker is not None else ""
         if why and not wait:
-            live = ", ".join(sorted(tree.newest(tree.live()))) or "nobody"
+            live = ", ".join(sorted(tree.newest(tree.live()))) or "none"
             raise ConfigError(
-                f"{worker} {why}, so nobody would have {partition}. Live: {live}. Choose one that may have it, or give "
+                f"{worker} {why}, so no worker would have {partition}. Live: {live}. Choose one that may have it, or give "
                 f"--wait to leave {partition} alone until {worker} may"
             )
         overrides.pin(tree, partition, worker)

@@ -56,7 +56,7 @@ def command(source: str | None, lines: bool, from_zookeeper: bool, group: str, a
 
 
 def _read_lines(source: str | None) -> Iterator[bytes]:
-    """The lines of a file or of standard input."""
+    """Return the lines of a file or of standard input."""
     if source in (None, "-"):
         yield from sys.stdin.buffer
         return
@@ -68,7 +68,7 @@ def _read_lines(source: str | None) -> Iterator[bytes]:
 
 
 def _answer_lines(source: str | None) -> bool:
-    """Prints the answer to each line that is not empty; returns whether one failed."""
+    """Print the answer to each line that is not empty; return whether one failed."""
     from rota.cli.document import answer_request, parse_request
 
     failed = False
@@ -99,7 +99,7 @@ def _print_plan(made: "Plan", as_json: bool) -> None:
 
 
 def _make_tables(made: "Plan") -> Iterator[Any]:
-    """Tables of the workers, the moves and the unassigned partitions, and the measures as a sentence."""
+    """Return tables of the workers, the moves and the unassigned partitions, and the measures as a sentence."""
     yield view.make_table(
         "Workers",
         ["worker", "state", "partitions", "partitions after", "load", "load after"],
@@ -120,7 +120,7 @@ def _make_tables(made: "Plan") -> Iterator[Any]:
 
 
 def summarize(made: "Plan") -> str:
-    """The measures of a plan as a sentence."""
+    """Return the measures of a plan as a sentence."""
     m = made.measures
     moves, placements = counted(m.moves, "move"), counted(m.placements, "placement")
     said = [f"{moves} ({m.unavoidable_moves:,} unavoidable), {placements}."]

@@ -1,4 +1,4 @@
-"""`rota protect`: sets the rights of every znode as ROTA_ZOOKEEPER_ACL says."""
+"""`rota protect`: sets the rights of every znode to ROTA_ZOOKEEPER_ACL."""
 
 import click
 
@@ -7,9 +7,9 @@ from rota.cli import view
 
 @click.command("protect")
 def command() -> None:
-    """Set the rights of every znode as ROTA_ZOOKEEPER_ACL says.
+    """Set the rights of every znode to ROTA_ZOOKEEPER_ACL.
 
-    Run it as a person, before Dagster starts and whenever ROTA_ZOOKEEPER_ACL changed.
+    Run it as a person, before Dagster starts and after each change of ROTA_ZOOKEEPER_ACL.
     """
     from rota.coordination.client import opened
     from rota.coordination.protect import protect

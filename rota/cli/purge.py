@@ -1,4 +1,4 @@
-"""`rota purge`: old consuming runs go out of Dagster's storage."""
+"""`rota purge`: removes old consuming runs from Dagster's storage."""
 
 import re
 from datetime import timedelta
@@ -13,7 +13,7 @@ UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1
 
 
 def parse_age(text: str) -> timedelta:
-    """`7d`, `12h` or `2w` as a duration. Raises ConfigError."""
+    """Return `7d`, `12h` or `2w` as a duration. Raises ConfigError."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([hdw])", text)
     if found is None:
         raise ConfigError(f"--older-than {text!r} is no age. Give a number and h, d or w, for example 7d")

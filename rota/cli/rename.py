@@ -1,4 +1,4 @@
-"""`rota rename`: a pipeline takes its table along to another name."""
+"""`rota rename`: gives the table of a renamed pipeline to its new name."""
 
 import click
 

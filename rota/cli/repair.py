@@ -1,4 +1,4 @@
-"""`rota repair`: lists the records of a group that cannot be read, and removes those that a person names."""
+"""`rota repair`: lists the records of a group that cannot be read, and removes those that the user names."""
 
 from dataclasses import asdict
 
@@ -17,9 +17,9 @@ from rota.errors import ConfigError
 def command(paths: tuple[str, ...], remove: bool, group: str, as_json: bool) -> None:
     """List or remove records that cannot be read.
 
-    Rota concludes nothing from such a record in ZooKeeper: what depends on it waits. If a newer rota wrote it, update this
-    one instead. With --remove, the unreadable records at or below each PATH are removed; those that the group needs are
-    begun anew.
+    Rota concludes nothing from an unreadable record in ZooKeeper: what depends on it waits. If a newer rota wrote the
+    record, update this one instead. With --remove, the unreadable records at or below each PATH are removed; those that
+    the group needs are created anew.
     """
     from rota.coordination.repair import EFFECT, find_unreadable, repair
 

@@ -62,8 +62,9 @@ def command(
 
 
 def _check(name: str, partition: str, choice: "Choice") -> None:
-    """Raises ConfigError where the run could only refuse it: a run that fails is red on the page, and calls a person. What
-    cannot be read here is left to the run."""
+    """Raise ConfigError if the run could only refuse the replay: a failed run is red on the page and sends an alert.
+    What cannot be read here is left to the run.
+    """
     from rota.registry import open_ports
     from rota.run.replay import find_refused
     from rota.run.spans import choose_spans, list_rounds

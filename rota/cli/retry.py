@@ -1,4 +1,4 @@
-"""`rota retry`: parked partitions are tried again."""
+"""`rota retry`: retries parked partitions."""
 
 import getpass
 from collections.abc import Mapping
@@ -67,8 +67,9 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
 
 
 def _open(tree: "GroupState", pipeline: "Pipeline | None") -> "Ports | None":
-    """The ports of the pipeline; None where its file is not to be had here, or the group's record cannot be read. Raises
-    ConfigError."""
+    """Return the ports of the pipeline; None if its file is not here, or the group's record cannot be read. Raises
+    ConfigError.
+    """
     from rota.registry import open_ports
 
     try:
@@ -76,11 +77,11 @@ def _open(tree: "GroupState", pipeline: "Pipeline | None") -> "Ports | None":
     except ConfigError:
         raise
     except RotaError:
-        return None  # the run that goes on says what is wrong
+        return None  # the next run reports what is wrong
 
 
 def _load_pipelines(group: str) -> "Mapping[str, Pipeline]":
-    """The group's pipelines by name; empty if their files cannot be loaded here."""
+    """Return the group's pipelines by name; empty if their files cannot be loaded here."""
     try:
         return {p.name: p for p in load_catalog().of_group(group)}
     except ConfigError:

@@ -20,7 +20,7 @@ from rota.settings import check_known
 def command(partition: str, to: int | None, group: str) -> None:
     """Skip offsets of PARTITION that cannot be consumed.
 
-    Their records are lost; the table's log says who skipped them.
+    Their records are lost; the table's log names the user of the command.
     """
     from rota.people.skip import skip
     from rota.registry import open_ports

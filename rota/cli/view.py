@@ -1,7 +1,6 @@
-"""How commands print. Law: with `--json` a command prints one JSON document and nothing else to standard output.
+"""How commands print. Law: with `--json` a command prints one JSON document, and nothing else, to standard output.
 
-So `reserve_stdout` keeps standard output for the document. A pipeline file may print as it is imported, and so may a
-library: that goes to standard error.
+`reserve_stdout` keeps standard output for the document. Output of pipeline files and libraries goes to standard error.
 """
 
 import json
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 
 BAR = 24
 SILENT = 1.0  # seconds that a command takes without a word
-_waits = threading.Lock()  # held while a wait is told
+_waits = threading.Lock()  # held while a wait is shown
 console = Console(highlight=False, emoji=False)  # a key may hold `:x:`
 errors = Console(highlight=False, emoji=False, stderr=True)
 _documents: IO[str] | None = None  # where documents go; None: standard output
 
 
 def reserve_stdout() -> None:
-    """Keeps standard output for `print_document`. From now on everything else is written to standard error."""
+    """Keep standard output for `print_document`. From now on everything else is written to standard error."""
     global _documents
     sys.stdout.flush()
     _documents = os.fdopen(os.dup(sys.stdout.fileno()), "w", errors="backslashreplace")
@@ -43,19 +42,19 @@ def reserve_stdout() -> None:
 
 
 def print_document(value: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Prints one JSON document. A value that JSON does not know is printed as text."""
+    """Print one JSON document. A value that JSON does not know is printed as text."""
     click.echo(json.dumps(value, indent=2, default=str), file=_documents)
 
 
 def make_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[str] = ()
 ) -> Table:
-    """A plain table. The columns named in `right` are aligned to the right."""
+    """Return a plain table. The columns named in `right` are aligned to the right."""
     drawn = Table(
         title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim",
         show_header=any(columns),
     )  # fmt: skip
-    for number, column in enumerate(columns):  # the first says of what the row is: it stays whole, to be copied
+    for number, column in enumerate(columns):  # the first names the row: it is not wrapped, so that it can be copied
         justify: Literal["left", "right"] = "right" if column in right else "left"
         drawn.add_column(column, justify=justify, overflow="fold", no_wrap=not number)
     for row in rows:
@@ -64,7 +63,7 @@ def make_table(
 
 
 def print_parts(*parts: object) -> None:
-    """Prints lines and tables, one after the other."""
+    """Print lines and tables, one after the other."""
     for part in parts:
         if isinstance(part, Table):
             console.print(part)
@@ -73,7 +72,7 @@ def print_parts(*parts: object) -> None:
 
 
 def format_value(cell: object) -> str:
-    """A value on one line: `-` for none, a comma between thousands, two decimals."""
+    """Return a value on one line: `-` for none, a comma between thousands, two decimals."""
     if cell is None or cell == "":
         return "-"
     if isinstance(cell, bool):
@@ -88,13 +87,13 @@ def format_value(cell: object) -> str:
 
 
 def draw_bar(share: float) -> Text:
-    """A bar for a share from 0 to 1. It is cut where there is no room, and never takes a second line."""
+    """Return a bar for a share from 0 to 1. It is cut if there is no room, and never takes a second line."""
     filled = round(max(0.0, min(1.0, share)) * BAR)
     return Text("█" * filled + "·" * (BAR - filled), no_wrap=True, overflow="crop")
 
 
 def format_time(at: float | None) -> str:
-    """A time (seconds since 1970) as local time, with the date if it is not today."""
+    """Return a time (seconds since 1970) as local time, with the date if it is not today."""
     if not at:
         return "-"
     moment = datetime.fromtimestamp(at, UTC).astimezone()
@@ -103,15 +102,14 @@ def format_time(at: float | None) -> str:
 
 
 def describe_park(record: "Parked") -> str:
-    """Why a partition is parked, and when it is tried again by itself."""
+    """Return why a partition is parked, and when it is retried automatically."""
     again = f" (failed {record.failures}x, tried again at {format_time(record.retry_at)})" if record.retry_at else ""
     return f"{format_value(record.reason)}{again}"
 
 
 @contextmanager
 def show_wait(text: str) -> Iterator[None]:
-    """On a terminal, says what the command waits for once it took longer than a second. Of two, one in the other, the outer
-    one is told."""
+    """On a terminal, show what the command waits for after one second. Of two nested calls, the outer one is shown."""
     if not errors.is_terminal or not _waits.acquire(blocking=False):
         yield
         return
@@ -129,12 +127,12 @@ def show_wait(text: str) -> Iterator[None]:
 
 
 def print_line(text: str) -> None:
-    """Prints the line of a command that changed something."""
+    """Print the line of a command that changed something."""
     click.echo(text)
 
 
 def print_error(text: str) -> None:
-    """Prints one line to standard error, red where a terminal has colours and NO_COLOR is not set."""
+    """Print one line to standard error, red if a terminal has colours and NO_COLOR is not set."""
     errors.print(Text(text, "red"), soft_wrap=True)
 
 
@@ -147,22 +145,22 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the command began."""
+        """Return the seconds since the command began."""
         return time.monotonic() - self._began
 
     def show_step(self, text: str) -> None:
-        """Shows what the command waits for, on a terminal only."""
+        """Show what the command waits for, on a terminal only."""
         if self._live is not None:
             self._live.update(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}")
 
     def say(self, text: str) -> None:
-        """Prints one line for one change."""
+        """Print one line for one change."""
         if not self._silent:
             console.print(f"[dim]{self.seconds:6.1f} s[/]  {escape(text)}", soft_wrap=True)
 
     @contextmanager
     def show_spinner(self) -> Iterator["Progress"]:
-        """Shows the spinner while it is open, on a terminal."""
+        """Show the spinner while it is open, on a terminal."""
         if self._silent or not console.is_terminal:
             yield self
             return

@@ -1,7 +1,7 @@
-"""Ends the session of a worker whose loop stands still, because another thread would keep the session alive.
+"""Ends the session of a worker whose loop has stalled; another thread would keep the session alive.
 
-Law: if the loop makes no progress for `bound` seconds while this thread runs and the session is good, the session is ended,
-once for each standstill. The time in which the whole process was stopped does not count.
+Law: if the loop makes no progress for `bound` seconds while this thread runs and the session is good, the watchdog ends
+the session, once per stall. Time in which the whole process was stopped does not count.
 """
 
 import threading
@@ -13,8 +13,15 @@ TICKS = 10  # looks at the progress within the bound
 
 
 class Watchdog:
-    """A context manager. `progress` returns another value after each step of the loop, `good` whether there is a session,
-    and `end` ends it. None of the three may wait for the loop."""
+    """A context manager.
+
+    Args:
+        progress: returns another value after each step of the loop.
+        good: returns whether there is a session.
+        end: ends the session.
+
+    None of the three may wait for the loop.
+    """
 
     def __init__(
         self,
@@ -37,7 +44,7 @@ class Watchdog:
         self._over.set()
 
     def _watch(self) -> bool:
-        """One look at the progress; whether another one follows."""
+        """Check the progress once; return whether another check follows."""
         if self._over.wait(self._bound / TICKS):
             return False
         if (now := self._progress()) != self._seen:

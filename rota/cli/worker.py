@@ -32,7 +32,7 @@ SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its w
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
 STARTING = 180.0  # seconds in which a Spark that was started must become ready: a cluster may have to make room for it
-ROOM = 60.0  # seconds in which an executor must be there, before the worker says that it can do no work
+EXECUTOR_WAIT = 60.0  # seconds in which an executor must be there, before the worker reports that it can do no work
 
 SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.IGNORECASE)  # as Spark redacts them
 
@@ -117,8 +117,9 @@ def command(
 def _make_server(
     worker: str, master: str | None, conf: tuple[str, ...], spark: str | None, no_spark: bool
 ) -> "SparkServer | None":
-    """The worker's own Spark, not started yet; None if it has none. Raises ConfigError on contradicting options, and
-    EnvironmentFailed without Java."""
+    """Return the worker's own Spark, not started yet; None if it has none. Raises ConfigError on contradicting options,
+    and EnvironmentFailed without Java.
+    """
     if sum((bool(spark), no_spark, bool(master or conf))) > 1:
         raise ConfigError("Give one of --spark, --no-spark, and --master with --conf")
     if spark is not None:
@@ -133,7 +134,7 @@ def _make_server(
 
 
 def _parse_conf(texts: tuple[str, ...]) -> dict[str, str]:
-    """Spark's settings with each `${VAR}` replaced. Raises ConfigError if an argument holds a secret."""
+    """Return Spark's settings with each `${VAR}` replaced. Raises ConfigError if an argument holds a secret."""
     pairs = _parse_pairs("--conf", texts)
     for key, value in pairs.items():
         if key == "spark.connect.authenticate.token":
@@ -175,7 +176,7 @@ class Process:
         self.settings, self.hosts, self.starting = settings, hosts, starting
         self.ordinal: int | None = None  # and how many share, as it was started; see protocol `ordinal`
         self.replicas: int | None = None
-        self.bell = Bell()  # rings for a new target, and for what else ends a pause
+        self.bell = Bell()  # set by a new target, and by other reasons to end a pause
         self.signals = 0  # how often it was asked to leave
         self._ready = self._is_able = False  # whether Spark was ready at the last look, and had an executor
         self._failures = 0
@@ -186,9 +187,13 @@ class Process:
         self.log = Log(lambda lines: self._format_line("dropped", lines=lines))
 
     def run(self) -> int:
-        """Runs until it is asked to leave (returns 0), or is superseded (2).
+        """Run until the worker is asked to leave (returns 0), or is superseded (2).
 
-        Raises ConfigError, Unavailable at the start, EnvironmentFailed if Spark does not stay up."""
+        Raises:
+            ConfigError: a setting is wrong.
+            Unavailable: ZooKeeper does not answer at the start.
+            EnvironmentFailed: Spark does not stay up.
+        """
         from rota.coordination.client import opened
         from rota.coordination.group_state import GroupState
 
@@ -209,7 +214,7 @@ class Process:
                     lambda error: self.say("notice", reason=f"its watchdog goes on after {error!r}"),
                 ):
                     return self._serve(store, agent)
-        except (OSError, MemoryError) as error:  # whoever supervises it starts it again, or says so
+        except (OSError, MemoryError) as error:  # the supervisor restarts it, or reports it
             raise EnvironmentFailed(
                 f"Worker {self.worker} ends: {error!r}. Its session ends: start it again"
             ) from error
@@ -255,7 +260,7 @@ class Process:
             self.bell.wait(agent.find_pause(SOON, LATER))
 
     def _end_stalled_session(self, store: "Store", bound: float) -> None:
-        """Ends the session of a loop that stands still: the worker counts as gone."""
+        """End the session of a stalled loop: the worker counts as gone."""
         with contextlib.suppress(CoordinationError):  # the old one is ended; the loop, if it goes on, looks again
             store.renew()
         self.say("stalled", seconds=bound)
@@ -267,7 +272,7 @@ class Process:
         self.bell.ring()
 
     def say(self, word: str, /, **facts: object) -> None:
-        """Writes one decision as one line to standard error, without waiting for a reader."""
+        """Write one decision as one line to standard error, without waiting for a reader."""
         self.log.write(self._format_line(word, **facts))
 
     def _format_line(self, word: str, /, **facts: object) -> str:
@@ -278,10 +283,11 @@ class Process:
     # --- Spark
 
     def start_spark(self) -> bool:
-        """Starts the worker's own Spark and waits until it is ready: only then the worker joins. Where no executor is there
-        after `ROOM` seconds more, it joins all the same, and says that it can do no work.
+        """Start the worker's own Spark and wait until it is ready: only then the worker joins.
 
-        False if it was asked to leave meanwhile. Raises EnvironmentFailed."""
+        If there is no executor after `EXECUTOR_WAIT` seconds more, the worker joins all the same, and reports that it
+        can do no work. Returns False if the worker was asked to leave meanwhile. Raises EnvironmentFailed.
+        """
         if self.server is None:
             return True
         if greed := self.server.settings.explain_greed():
@@ -300,8 +306,10 @@ class Process:
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
     def watch_spark(self) -> None:
-        """Starts a Spark that died again at its address; kills one that is silent or has a task that cannot be ended. Raises
-        EnvironmentFailed after `RESTARTS` starts in a row that were not ready in `starting` seconds."""
+        """Restart a Spark that died, at its address; kill one that is silent or has a task that cannot be ended.
+
+        Raises EnvironmentFailed after `RESTARTS` starts in a row that were not ready in `starting` seconds.
+        """
         if self.server is None or self.signals:
             return
         if self.server.pid is None:
@@ -329,8 +337,11 @@ class Process:
             self._watch_executors(self.server)
 
     def _watch_executors(self, server: "SparkServer") -> None:
-        """Says when Spark has had no executor for `ROOM` seconds, and when it has one again. After `starting` seconds
-        without one it ends Spark, which starts again: a master that was lost for good gives this application none."""
+        """Report when Spark has had no executor for `EXECUTOR_WAIT` seconds, and when it has one again.
+
+        After `starting` seconds without executor Spark is restarted: a master that was lost for good gives this
+        application none.
+        """
         now, self._is_able = time.monotonic(), server.has_executors()
         if self._is_able:
             self._able_at = now
@@ -338,11 +349,11 @@ class Process:
         elif now - self._able_at > self.starting:
             self.say("spark-unable", reason=f"no executor for {self.starting:g} s: another application asks for some")
             self._end(server)
-        elif now - self._able_at > ROOM:
+        elif now - self._able_at > EXECUTOR_WAIT:
             self._announce(f"no executor of {server.settings.master} is there")
 
     def _announce(self, unable: str) -> None:
-        """Tells the group why this worker can do no work, if that is news."""
+        """Publish to the group why this worker can do no work, if that has changed."""
         if unable == self.live.unable:
             return
         self.live = self.live.model_copy(update={"unable": unable})

@@ -4,6 +4,6 @@ import sys
 
 from rota.cli import main, worker
 
-worker.ROOM = float(sys.argv.pop())
+worker.EXECUTOR_WAIT = float(sys.argv.pop())
 sys.argv[:1] = ["rota", "worker"]
 main()

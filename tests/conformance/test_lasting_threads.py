@@ -48,7 +48,7 @@ def fail(patch: pytest.MonkeyPatch, what: Any, name: str, cause: Exception) -> C
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "TROUBLED", 0.02)
+    monkeypatch.setattr(machine, "RETRY_INTERVAL", 0.02)
     monkeypatch.setattr(client, "REFUSED", 0.1)
 
 

@@ -122,5 +122,5 @@ def test_where_nobody_can_tell_who_runs_the_first_by_name_stays_and_the_line_say
     folder.write("bills", budget=7)
     catalog = load(folder.folder, folder.ask_in_vain)
     assert list(catalog.pipelines) == ["bills"]
-    assert "nobody can tell which of them runs: No ZooKeeper at nowhere:1" in catalog.refused["orders.py"]
+    assert "which of them runs is unknown: No ZooKeeper at nowhere:1" in catalog.refused["orders.py"]
     assert list(load(folder.folder, folder.ask_in_vain).pipelines) == ["bills"], "each time"

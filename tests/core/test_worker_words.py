@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from rota.cli import worker
-from rota.cli.worker import RESTARTS, ROOM, STARTING, Process
+from rota.cli.worker import EXECUTOR_WAIT, RESTARTS, STARTING, Process
 from rota.coordination.records import Live
 from rota.dataplane.spark.spark_server import SparkSettings
 from rota.errors import EnvironmentFailed
@@ -137,15 +137,15 @@ def test_a_worker_without_executors_says_so_until_it_has_one(
     monkeypatch.setattr(worker.time, "sleep", lambda _: wait(1))
     process = Process("g", "w1", Live(), spark, Settings.from_environment(), "")  # type: ignore[arg-type]
     assert process.start_spark()
-    assert (now > ROOM, process.live.unable == "") == (not at_first, at_first), (
+    assert (now > EXECUTOR_WAIT, process.live.unable == "") == (not at_first, at_first), (
         "it joins, and says that it can do nothing"
     )
     spark.executors = 0
-    for seconds, unable in ((ROOM - 1, not at_first), (2, True), (STARTING - ROOM, True)):
+    for seconds, unable in ((EXECUTOR_WAIT - 1, not at_first), (2, True), (STARTING - EXECUTOR_WAIT, True)):
         wait(seconds)
         process.watch_spark()
         assert bool(process.live.unable) == unable
-    wait(ROOM)
+    wait(EXECUTOR_WAIT)
     process.watch_spark()
     assert spark.starts == 2, "an application that no master knows any more gets no executor"
     spark.executors = 1

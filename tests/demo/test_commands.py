@@ -78,7 +78,7 @@ def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) 
     said = run("drain", "w2").output
     assert "drains 1 partition." in said
     assert "draining: another worker gets it" in " ".join(run.json("why", "flights:UA")["would_move"])
-    with pytest.raises(RotaError, match="w2 is draining, so nobody would have flights:AA"):
+    with pytest.raises(RotaError, match="w2 is draining, so no worker would have flights:AA"):
         run("pin", "flights:AA", "w2")
     run("uncordon", "w2")
     assert {w["state"] for w in run.json("status")["workers"]} == {"active"}
@@ -196,7 +196,7 @@ def test_forget_is_for_good_although_a_sensor_still_has_the_file(
         )
         assert "old" not in real(group.tree)
     else:
-        with pytest.raises(RotaError, match=r"Somebody still declares 'old'.*reload the code location"):
+        with pytest.raises(RotaError, match=r"A code location still declares 'old'.*reload the code location"):
             run("forget", "--pipeline", "old")
 
 

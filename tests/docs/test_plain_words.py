@@ -12,7 +12,10 @@ import pytest
 
 from tests.docs.pages import QUOTED, ROOT, strip_blocks
 
-PLAIN = ("rota/core", "rota/coordination", "rota/group", "rota/people", "rota/run", "simulator", "benchmarks")
+PLAIN = (
+    *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run")),
+    *("resources", "pipelines", "simulator", "benchmarks"),
+)
 PLAIN_PAGES = ("README.md", "CHANGELOG.md")
 WORDS = ("nobody", "somebody", "whoever", "who", "whom", "told", "tells", "says", "stands", "hangs on", "goes by")
 NOT_PLAIN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)

@@ -24,7 +24,7 @@ from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
 
 SAYS = (
-    r"main is the table of pipeline 'p', and 'q' would read everything again .* take p.py away, then: rota rename p q"
+    r"main is the table of pipeline 'p', and 'q' would read everything again .* delete p.py, then: rota rename p q"
 )
 
 
@@ -126,7 +126,7 @@ def test_of_two_files_with_one_table_the_one_that_has_it_goes_on(
     catalog = load(pipelines)
     assert list(catalog.pipelines) == ["p"]
     assert catalog.refused[f"{copy}.py"].endswith(
-        f"is the one of pipeline 'p'. Give '{copy}' another path; or, if it is 'p' under a new name, take p.py away, then: "
+        f"is the one of pipeline 'p'. Give '{copy}' another path; or, if it is 'p' under a new name, delete p.py, then: "
         f"rota rename p {copy}"
     )
     with monkeypatch.context() as patched:
@@ -136,7 +136,7 @@ def test_of_two_files_with_one_table_the_one_that_has_it_goes_on(
     newest.write_bytes(newest.read_bytes()[:50])
     catalog = load(pipelines)
     assert not catalog.pipelines
-    assert "nobody can tell whose it is" in catalog.refused["p.py"]
+    assert "its owner is unknown" in catalog.refused["p.py"]
     shutil.rmtree(world.table)
     assert list(load(pipelines).pipelines) == [min("p", copy)]
 
