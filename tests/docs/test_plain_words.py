@@ -16,7 +16,12 @@ PLAIN = (
     *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run")),
     *("resources", "pipelines", "simulator", "benchmarks"),
 )
-PLAIN_PAGES = ("README.md", "CHANGELOG.md")
+PLAIN_PAGES = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    *(f"docs/{name}.md" for name in ("access", "api", "assignors", "glossary", "protocols", "troubleshooting")),
+)
 WORDS = ("nobody", "somebody", "whoever", "who", "whom", "told", "tells", "says", "stands", "hangs on", "goes by")
 NOT_PLAIN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 

@@ -23,9 +23,7 @@ from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
 
-SAYS = (
-    r"main is the table of pipeline 'p', and 'q' would read everything again .* delete p.py, then: rota rename p q"
-)
+SAYS = r"main is the table of pipeline 'p', and 'q' would read everything again .* delete p.py, then: rota rename p q"
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
