@@ -28,7 +28,7 @@ from tests.chaos.stage import Stage
 )
 @click.option("--minutes", default=5.0, show_default=True, help="Of strikes, for each protocol.")
 @click.option("--workers", default=3, show_default=True, type=click.IntRange(2), help="An agent and a run each.")
-@click.option("--seed", default=1, show_default=True, help="Draws the strikes and whom they hit.")
+@click.option("--seed", default=1, show_default=True, help="Draws the strikes and the processes that they hit.")
 @click.option("--spark", is_flag=True, help="Each worker has its own Spark, which is killed, too.")
 @click.option("--bucket", is_flag=True, help="Files land, and the table lies, in a bucket.")
 @click.option("--keep", type=click.Path(path_type=Path), help="The folder of files, table and logs; it stays.")

@@ -5,7 +5,7 @@
 A day is `--day` seconds here. Laws, by a reader of the JSON of the log and of the packs alone:
 
 1. The log and the packs hold each version once and byte for byte as it was first seen.
-2. Each commit that a writer was told of is in it once; no row is lost or doubled, now and at each version of the last day,
+2. Each acknowledged commit is in it once; no row is lost or doubled, now and at each version of the last day,
    for that reader and for deltalake, also where deltalake opened the version before.
 """
 
@@ -42,11 +42,11 @@ fork = get_context("fork")
 ENOUGH = 20  # looks after the first pack
 
 
-def write(location: str, name: str, told: Path, stop: Path) -> None:
+def write(location: str, name: str, acknowledged: Path, stop: Path) -> None:
     """Commits two rows of an own partition again and again, and at times of one that the others want, too."""
     table, tokens = open_table(location, "g", META), count(os.getpid())
     chance = random.Random(name)
-    with told.open("a") as log:
+    with acknowledged.open("a") as log:
         while not stop.exists():
             partition, token = ("shared", next(tokens)) if chance.random() < 0.2 else (name, 1)
             try:
@@ -136,7 +136,7 @@ class Watch:
         if found != (wanted := self.count_rows(table.version())):
             self.wrong.append(f"{kind} version {table.version()} has {found} rows, not {wanted}")
 
-    def finish(self, told: list[str]) -> None:
+    def finish(self, acknowledged: list[str]) -> None:
         """The laws, once all rest."""
         self.read_new()  # what came since the last look is young, and so it is in the log
         packed = dict[int, bytes]()
@@ -153,12 +153,12 @@ class Watch:
         actions = (action for text in self.texts.values() for action in map(json.loads, text.splitlines()))
         said = [one["commitInfo"] for one in actions if "commitInfo" in one]
         commits = Counter(one["rota.commit"] for one in said if one.get("rota.op") == "commit")
-        if bad := [one for one in told if commits[one] != 1]:
-            self.wrong.append(f"{len(bad)} of {len(told)} commits are not there once")
+        if bad := [one for one in acknowledged if commits[one] != 1]:
+            self.wrong.append(f"{len(bad)} of {len(acknowledged)} commits are not there once")
         rows = self.read_rows(len(self.texts) - 1)
         ends = Counter(p for p, _ in rows)
         if rows != Counter({(p, o): 1 for p, end in ends.items() for o in range(end)}) or sum(ends.values()) < 2 * len(
-            told
+            acknowledged
         ):
             self.wrong.append(f"rows lost or doubled: {ends}")
         now = DeltaTable(self.location)
@@ -171,7 +171,7 @@ class Watch:
         if Counter(one.commit for one in entries if one.op == "commit") != commits:
             self.wrong.append(f"rota reads {len(entries)} entries of {commits.total()} commits")
         self.looks |= {
-            "commits": len(told),
+            "commits": len(acknowledged),
             "versions": len(self.texts),
             "packed": len(packed),
             "in the log": len(there),
@@ -189,9 +189,10 @@ class Watch:
 def play(place: Place, folder: Path, seconds: float, day: float, seed: int, packed_after: float | None) -> Watch:
     """Two writers, and maintenances of which most are killed. They pack what is as old as a day, or as `packed_after`."""
     chance, end, stop = random.Random(seed), time.time() + seconds, folder / "stop"
-    location, told = f"{place.address}/main", [folder / "told-0", folder / "told-1"]
+    location, acknowledged = f"{place.address}/main", [folder / "acknowledged-0", folder / "acknowledged-1"]
     writers = [
-        fork.Process(target=write, args=(location, f"own{n}", path, stop), daemon=True) for n, path in enumerate(told)
+        fork.Process(target=write, args=(location, f"own{n}", path, stop), daemon=True)
+        for n, path in enumerate(acknowledged)
     ]
     for one in writers:
         one.start()
@@ -211,7 +212,7 @@ def play(place: Place, folder: Path, seconds: float, day: float, seed: int, pack
         if one.exitcode:
             watch.wrong.append(f"{one.name} ended with {one.exitcode}")
     watch.looks.update(json.loads((folder / "strikes").read_text()))
-    watch.finish([line for path in told for line in path.read_text().split()])
+    watch.finish([line for path in acknowledged for line in path.read_text().split()])
     return watch
 
 
@@ -232,7 +233,7 @@ def strike(location: str, day: float, stop: Path, seed: int, path: Path) -> None
 
 
 def maintain_or_fail(location: str, day: float) -> None:
-    """A maintenance that loses says so in one line."""
+    """A maintenance that loses reports that in one line."""
     try:
         maintain(location, day)
     except RotaError as error:

@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
 @dataclass(frozen=True, slots=True)
 class PlainJob:
     """Records of one number, `n`, from files of `source` below `landing` into files below `table`, each a folder or a URL.
-    `poisoned` says of which partitions the transform fails."""
+    `poisoned` names the partitions of which the transform fails."""
 
     source: Source
     landing: Path | str

@@ -1,6 +1,6 @@
 """The verifier: every row that landed against every row that the table holds. Files, JSON and pyarrow; nothing of rota.
 
-Law: `right` only if each number that landed in a partition stands in the table once, the ranges of the commits follow each
+Law: `right` only if each number that landed in a partition is in the table once, the ranges of the commits follow each
 other without a gap or an overlap, and no commit of a partition has an older token than one before it.
 """
 

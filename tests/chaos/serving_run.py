@@ -1,6 +1,6 @@
 """Consuming runs of one worker, by the shipped `serve` over a real Delta table, without Dagster, and mostly without Spark.
 
-The stage starts and kills it, and tells it to stop between writing and committing. `--unfenced` takes the fence away. With
+The stage starts and kills it, and asks it to stop between writing and committing. `--unfenced` takes the fence away. With
 `--spark` the worker's Spark does the work.
 """
 
@@ -49,26 +49,26 @@ def main(group: str, worker: str, folder: Path, unfenced: bool, spark: bool) -> 
             click.echo(f"{type(error).__name__}: {error}")
 
 
-def stop_if_told(told: Path) -> None:
+def stop_if_asked(mark: Path) -> None:
     """Stops this process, as SIGSTOP does, where the stage asks for it: what was written is not committed yet."""
-    if told.exists():
-        told.unlink()
+    if mark.exists():
+        mark.unlink()
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def write_and_stop(told: Path, write: Callable[..., Any] = writing.write) -> Callable[..., Any]:
-    """Spark writes; then it stops where it is told to."""
+def write_and_stop(mark: Path, write: Callable[..., Any] = writing.write) -> Callable[..., Any]:
+    """Spark writes; then it stops if the mark asks it to."""
 
     def call(*args: Any, **more: Any) -> Any:
         files = write(*args, **more)
-        stop_if_told(told)
+        stop_if_asked(mark)
         return files
 
     return call
 
 
 def renew_blindly(table: Ledger, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
-    """The claim on the newest version, whoever moved a partition since."""
+    """The claim on the newest version, even if a partition moved since."""
     newest = table.open_existing()
     return replace(claimed, snapshot=newest, version=newest.number, columns=newest.schema)
 
@@ -77,12 +77,12 @@ def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: 
     """One run, for the worker's life of now."""
     pipeline = load(folder / "pipelines").pipelines["p"]
     ports = open_ports(pipeline, tree.group, tree.meta().id)
-    told = folder / f"stop-{worker}"
+    mark = folder / f"stop-{worker}"
     if spark:
-        writing.write = write_and_stop(told)
+        writing.write = write_and_stop(mark)
     else:
         land, table = pipeline.source.texts[0], f"{pipeline.table.path}/main"
-        job = PlainJob(ports.source, land, table, written=lambda: stop_if_told(told))
+        job = PlainJob(ports.source, land, table, written=lambda: stop_if_asked(mark))
         ports = replace(ports, job=job)
     incarnation = wait_until(lambda: find_incarnation(tree, worker), 600, pause=0.5)
     work = find_work(tree, pipeline, ports.source, incarnation)

@@ -2,7 +2,7 @@
 
 Law: it lands files, sends signals and starts what it killed. What follows is the work of the group. Under `assigned` it is
 the controller, too; under every other protocol it founds the group and is silent from then on. A process that ends by itself
-is told of (`fell`) and started again, as Dagster launches a run and systemd an agent.
+is reported (`fell`) and started again, as Dagster launches a run and systemd an agent.
 
 Strikes: `kill worker` (SIGKILL to the agent, which is started again), `hang worker` (SIGSTOP to the agent, SIGCONT when its
 session is over), and in the middle of a batch: `kill run`, `hang` (agent and run stop, others take over, both wake up),
@@ -52,7 +52,7 @@ pipeline = Pipeline(
 
 @dataclass
 class Stage:
-    """One group. Its files land, and its table lies, in a new bucket of the server `buckets`, or in `folder`. `struck` says
+    """One group. Its files land, and its table lies, in a new bucket of the server `buckets`, or in `folder`. `struck` holds
     when a worker is whole again; `later` what is to be done then."""
 
     folder: Path
@@ -82,17 +82,17 @@ class Stage:
         self.landing, self.table = place / "land", place / "table"
         (self.folder / "pipelines").mkdir(parents=True)
         (self.folder / "logs").mkdir()
-        told = PIPELINE.format(
+        text = PIPELINE.format(
             group=self.group, protocol=self.protocol, land=self.landing.address, table=self.table.address
         )
-        (self.folder / "pipelines" / "p.py").write_text(told)
+        (self.folder / "pipelines" / "p.py").write_text(text)
         self.catalog = load(self.folder / "pipelines")
         self.next_file = self.next_strike = self.next_look = 0.0
         self.refused = 0  # writes, as they were noted
 
     def play(self, seconds: float, until: Callable[[], bool] = lambda: True, patience: float = LONG) -> Count:
         """So many seconds of strikes, and more `until` something is so; then none until everything that landed is in the
-        table, or a row stands in it twice. What there is then."""
+        table, or a row is in it twice. What there is then."""
         with connect(self.hosts, 10) as store:
             try:
                 self._begin(store)
@@ -108,7 +108,7 @@ class Stage:
         return self.count()
 
     def _explain(self, store: Store) -> Iterator[str]:
-        """Why nothing came any more, as far as one can tell: what the group says, how each process fares, and the end of its
+        """Why nothing came any more, as far as seen: what the group reports, how each process fares, and the end of its
         log, with the place where each of its threads is. They end of that."""
         yield f"strikes: {self.done}, armed: {self.armed}, fell: {self.fell}"
         tree = GroupState(store, self.group)
@@ -199,8 +199,8 @@ class Stage:
         if self.armed is None and now >= self.next_strike and len(whole) > 1:
             self.armed = kind, name = self.random.choice(self.strikes), self.random.choice(whole)
             if kind in IN_A_BATCH:
-                self._told(name).touch()
-        if self.armed is None or (self.armed[0] in IN_A_BATCH and self._told(self.armed[1]).exists()):
+                self._mark(name).touch()
+        if self.armed is None or (self.armed[0] in IN_A_BATCH and self._mark(self.armed[1]).exists()):
             return  # its run is not in the middle of a batch yet
         kind, name = self.armed
         self.armed, self.next_strike = None, now + self.random.uniform(0.5, 2)
@@ -226,22 +226,22 @@ class Stage:
             self.later.append((again, partial(self._start_run, name)))
 
     def _start_fallen(self) -> None:
-        """Starts what ended although nobody struck it."""
+        """Starts what ended without a strike."""
         for kind, processes, start in (("agent", self.agents, self._start), ("run", self.runs, self._start_run)):
             for name, one in processes.items():
                 if name not in self.struck and (code := one.process.poll()) is not None:
                     self.fell.append(f"{name}-{kind}, exit code {code}, {one.log}")
                     start(name)
 
-    def _told(self, name: str) -> Path:
-        """The file by which the run of this worker is told to stop in the middle of its next batch; it removes it then."""
+    def _mark(self, name: str) -> Path:
+        """The file by which the run of this worker is asked to stop in the middle of its next batch; it removes it then."""
         return self.folder / f"stop-{name}"
 
     def _mend(self) -> None:
         """Everything that was to be done later is done now, and no run stops itself any more."""
         self._do_what_is_due(float("inf"))
         for name in self.runs:
-            self._told(name).unlink(missing_ok=True)
+            self._mark(name).unlink(missing_ok=True)
 
     def _until_consumed(self, end: float, store: Store) -> Callable[[], bool]:
         def consumed() -> bool:

@@ -35,7 +35,7 @@ def buckets(request: pytest.FixtureRequest) -> BucketServer | None:
 def test_nothing_is_lost_or_doubled(
     protocol: str, buckets: BucketServer | None, zookeeper: EmbeddedZooKeeper, tmp_path: Path
 ) -> None:
-    """Nobody publishes anything: the stage founds the group and is silent from then on. On a machine that is slow it plays
+    """Nothing is published: the stage founds the group and is silent from then on. On a machine that is slow it plays
     longer, for a strike waits for the middle of a batch."""
     stage = Stage(tmp_path / protocol, zookeeper.hosts, protocol, buckets=buckets)
     found = stage.play(30, until=lambda: stage.done.total() > 5 and stage.count().commits > 10)
@@ -66,13 +66,13 @@ class Table:
             self.commit({"add": {"path": f"{offset}.parquet"}}, (offset, offset + 1), 5)
 
     def commit(self, action: dict[str, object], span: tuple[int, int] | None = None, token: int = 5) -> None:
-        """One more version; with a span as rota tells a batch."""
-        told = {
+        """One more version; with a span as rota records a batch."""
+        info = {
             "rota.op": "commit",
             "rota.ranges": json.dumps({"p:a": span}),
             "rota.tokens": json.dumps({"p:a": token}),
         }
-        lines = [action, *([{"commitInfo": told}] if span else [])]
+        lines = [action, *([{"commitInfo": info}] if span else [])]
         path = self.table / "_delta_log" / f"{self.version:020}.json"
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         self.version += 1

@@ -1,4 +1,4 @@
-"""`rota worker` that waits for an executor as many seconds as its last word says, before it tells that it has none."""
+"""`rota worker` that waits for an executor as many seconds as its last argument states, then reports that it has none."""
 
 import sys
 

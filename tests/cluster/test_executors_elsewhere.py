@@ -43,7 +43,7 @@ def transform(frame):
     from pyspark.sql.functions import udf
     def work(n):
         import os, time
-        open({told!r}, "w").close()
+        open({begun!r}, "w").close()
         while not os.path.exists({free!r}):
             time.sleep(0.05)
         return 3 * n
@@ -67,7 +67,7 @@ def helpers(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
                 cloudpickle.unregister_pickle_by_value(module)
 
 
-def test_a_pipeline_and_its_helpers_travel_to_who_sees_none_of_them(world: World, helpers: Path, place: Place) -> None:
+def test_a_pipeline_and_its_helpers_travel_to_executors_without_them(world: World, helpers: Path, place: Place) -> None:
     world.write(HELPED)
     world.rows("a", "0", 20)
     world.give("a")
@@ -82,7 +82,7 @@ def test_a_pipeline_and_its_helpers_travel_to_who_sees_none_of_them(world: World
 def test_without_what_sends_them_a_helper_is_missed(
     world: World, helpers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ablation: sent once, before the transform imports the late one. Nobody is parked."""
+    """The ablation: sent once, before the transform imports the late one. No partition is parked."""
     monkeypatch.setattr(bisection, "send_by_value", lambda _: None)
     world.write(HELPED)
     world.rows("a", "0", 20)
@@ -102,7 +102,7 @@ def test_without_what_sends_them_a_helper_is_missed(
         ),
     ],
 )
-def test_what_executors_lack_is_one_line_and_parks_nobody(
+def test_what_executors_lack_is_one_line_and_parks_no_partition(
     world: World, helpers: Path, place: Place, kind: str, said: str
 ) -> None:
     """Once they have it, the same rows come in."""
@@ -123,14 +123,14 @@ def test_what_executors_lack_is_one_line_and_parks_nobody(
 
 def test_all_executors_killed_in_a_batch_cost_time_and_no_row(world: World, place: Place) -> None:
     """kill -9: Spark repeats the tasks on executors that the master starts, in the same batch."""
-    told, free = world.folder / "told", world.folder / "free"
-    world.write(SLOW.replace("{told!r}", repr(str(told))).replace("{free!r}", repr(str(free))))
+    begun, free = world.folder / "begun", world.folder / "free"
+    world.write(SLOW.replace("{begun!r}", repr(str(begun))).replace("{free!r}", repr(str(free))))
     for key in "ab":
         world.rows(key, "0", 50)
     world.give("a", "b")
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(world.run, "a", "b")
-        wait_until(lambda: told.exists() or run.done())
+        wait_until(lambda: begun.exists() or run.done())
         killed = place.cluster.find_executors()
         for executor in killed:
             executor.kill()

@@ -25,7 +25,7 @@ WIDTHS = {  # a column may be read from these
 
 
 def values(column: pa.Array | pa.ChunkedArray) -> list[Value]:
-    """The column's values; text that is no UTF-8 has one U+FFFD for all that stands in a row."""
+    """The column's values; text that is no UTF-8 has one U+FFFD for each run of such bytes."""
     if isinstance(column, pa.ChunkedArray):
         return [v for chunk in column.chunks for v in values(chunk)]
     kind = column.type

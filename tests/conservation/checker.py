@@ -94,7 +94,7 @@ def read_tables(table: Path, names: Sequence[str]) -> Tables:
 
 
 def judge(case: Case, tables: Tables, partition_of: Mapping[str, str], parked: Mapping[str, str]) -> Judgement:
-    """What is not as the law says. `partition_of` gives the partition of a key, `parked` the reason of one that stopped."""
+    """What breaks the law. `partition_of` gives the partition of a key, `parked` the reason of one that stopped."""
     faults: list[Fault] = []
     records: Counter[str] = Counter()
     known: set[Place] = set()

@@ -44,7 +44,7 @@ DEEP = tuple(f'"deep": {"[" * n}{"]" * n}' for n in (50, 500, 1500, 20_000))
 
 def draw_case(seed: int, number: int, files: int = FILES) -> Case:
     """The case of this number. Some 210 records a file. In one case of eight a partition may stop; it has few files, since
-    whoever looks for what stops it reads the others again and again. One of five is run as a worker's Spark runs it, and
+    the search for what stops it reads the others again and again. One of five is run as a worker's Spark runs it, and
     one of nine lies in a bucket."""
     draw, more = Draw(f"{seed} {number}"), Draw(f"{seed} {number} more")
     more.noted = draw.noted
@@ -179,7 +179,7 @@ def _csv(draw: Draw, schema: Schema, options: dict[str, str]) -> Callable[[int, 
         return field(draw.choice(pools.odd_texts(column.type, draw)), draw.random() < 0.3)
 
     columns = [pool(c) for c in schema]
-    first = [[t for t in one if "\r" not in t and "\n" not in t] for one in columns]  # tells where lines end
+    first = [[t for t in one if "\r" not in t and "\n" not in t] for one in columns]  # shows where lines end
     header = sep.join(field(c.name) for c in schema)
 
     def make(count: int, stop: str) -> bytes:

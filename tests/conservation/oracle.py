@@ -72,7 +72,7 @@ class Oracle:
 
 
 def is_torn(file: File) -> bool:
-    """Whether a carriage return stands alone: for some that ends a line."""
+    """Whether a carriage return is alone: for some that ends a line."""
     return bool(re.search(rb"\r(?!\n)", _plain(file)))
 
 

@@ -1,4 +1,4 @@
-"""Values to draw from: for each type texts that fit it and texts that may not. The oracle, not the pool, says which do."""
+"""Values to draw from: for each type texts that fit it and texts that may not. The oracle decides which do."""
 
 import base64
 import json

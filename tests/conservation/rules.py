@@ -22,7 +22,7 @@ class Bad(Exception):
 
 
 class Unclear(Exception):
-    """No documentation says what the text means: the record must be in one of the two tables, no matter which."""
+    """No documentation states what the text means: the record must be in one of the two tables, no matter which."""
 
 
 INTEGER = re.compile(r"[+-]?\d+")

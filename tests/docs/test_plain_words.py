@@ -15,6 +15,7 @@ from tests.docs.pages import QUOTED, ROOT, strip_blocks
 PLAIN = (
     *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run")),
     *("resources", "pipelines", "simulator", "benchmarks"),
+    *(f"tests/{name}" for name in ("sim", "conservation", "chaos", "situations", "cluster")),
 )
 PLAIN_PAGES = (
     "README.md",

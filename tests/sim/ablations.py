@@ -26,7 +26,7 @@ class Tokenless(MemoryTable):
     """Compares no tokens."""
 
     def find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
-        """Nobody is newer."""
+        """No owner is newer."""
         return {}
 
     def check_tokens(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
@@ -86,7 +86,7 @@ class Remembered:
 
 
 class Owned(GroupState):
-    """Says that a worker owns whatever somebody owns."""
+    """Reports that a worker owns everything that any worker owns."""
 
     incarnation = ""
 
@@ -97,7 +97,7 @@ class Owned(GroupState):
 
 
 class Wanted(GroupState):
-    """Says that every target names everything that somebody owns."""
+    """Reports that every target names everything that any worker owns."""
 
     def target(self, worker: str) -> Target | None:
         """See `GroupState.target`."""
@@ -106,7 +106,7 @@ class Wanted(GroupState):
 
 
 class Alone(GroupState):
-    """Says that no other run is there."""
+    """Reports no other run."""
 
     def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
         """See `GroupState.runs`."""
@@ -114,7 +114,7 @@ class Alone(GroupState):
 
 
 class Early(GroupState):
-    """Says of own records and the target what it read before the run's node was there."""
+    """Reports own records and the target as they were before the run's node was there."""
 
     def read_early(self, partitions: tuple[str, ...], worker: str) -> None:
         """What `owned` and `target` say from now on."""
@@ -133,7 +133,7 @@ class Early(GroupState):
 
 
 class RunWithoutOwn(RunProcess):
-    """Does not look at who owns a partition."""
+    """Does not look at the owner of a partition."""
 
     def tree(self) -> GroupState:
         """The group as the run sees it."""
@@ -169,10 +169,10 @@ class RunNodeLater(RunProcess):
 
 
 class RunHeardLater(RunProcess):
-    """Whoever hears the run hears of a batch after its checkpoint."""
+    """A batch is reported after its checkpoint."""
 
     def events(self) -> Iterator[Event]:
-        """What the run tells, each when it tells the next."""
+        """What the run reports, each when it reports the next."""
         before: Event | None = None
         for event in super().events():
             if before is not None:
@@ -195,7 +195,7 @@ class RunThatRemembers(RunProcess):
 
 
 def no_right_to_park(op: Op, ops: object) -> Op | None:
-    """A park is written whoever owns the partition."""
+    """A partition is parked whatever its owner is."""
     return None if isinstance(op, Check) and (among(op.path, "own") or among(op.path, "runs")) else op
 
 

@@ -1,4 +1,4 @@
-"""The hand-over of `handover`, in a group whose workers decide alone: instead of a controller, people who pin and unpin.
+"""The hand-over of `handover`, in a group whose workers decide alone: instead of a controller, people pin and unpin.
 
 `python -m tests.sim.alone_handover PROTOCOL SEED` plays one seed again and prints what happened; with FIRST LAST many.
 """

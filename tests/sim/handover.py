@@ -44,7 +44,7 @@ RUDE = ("fenced", "forced", "broken", "outrun", "refused")  # what never happens
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a run is told; a retry is told the same."""
+    """The config of a run; a retry has the same."""
 
     run_id: str
     incarnation: str
@@ -131,7 +131,7 @@ class HandOver(Stage):
         self.tell(f"{worker.spec.id} {word} {' '.join(f'{k}={v}' for k, v in facts.items())}")
 
     def heard(self, run: RunProcess, event: Event) -> None:
-        """A line of the story; without faults nobody is outrun."""
+        """A line of the story; without faults no run is outrun."""
         if isinstance(event, DroppedPartition):
             moved = "moved meanwhile" in event.reason or "has consumed it meanwhile" in event.reason
             self.count("outrun" if moved else "dropped")
@@ -171,7 +171,7 @@ class HandOver(Stage):
         return self
 
     def _rested(self) -> bool:
-        idle = not any(isinstance(who, RunProcess | ReplayProcess) for _, _, who in self._alive())
+        idle = not any(isinstance(one, RunProcess | ReplayProcess) for _, _, one in self._alive())
         return idle and all(len(self.alive(w)) == 1 for w in self.team) and not list_unsettled(self)
 
     def _alive(self) -> list[tuple[str, MemoryStore, WorkerProcess | RunProcess | ReplayProcess]]:
@@ -192,15 +192,15 @@ class HandOver(Stage):
             self.numbers += 1
             self.struck[born.process] = (f"{worker}#{self.numbers}", born.store, born)
 
-    def launch(self, told: Launch) -> None:
-        """A run process that is told this, whoever else is."""
-        self.launched[told.run_id] = told.incarnation
-        run = self.start_run(told.run_id, told.incarnation, told.partitions)
+    def launch(self, given: Launch) -> None:
+        """Start a run process with this config, also beside another one that has it."""
+        self.launched[given.run_id] = given.incarnation
+        run = self.start_run(given.run_id, given.incarnation, given.partitions)
         self._count_refusals(run.store)
-        self.struck[run.process] = (told.run_id, run.store, run)
+        self.struck[run.process] = (given.run_id, run.store, run)
 
     def launch_again(self, run: RunProcess) -> None:
-        """The retry of a run that died: it is told the same."""
+        """The retry of a run that died: it has the same config."""
         self.launch(Launch(run.run_id, run.incarnation, run.partitions))
 
     def _count_refusals(self, store: MemoryStore) -> None:
@@ -220,15 +220,15 @@ class HandOver(Stage):
         """No more faults: everybody wakes, and each worker has an agent."""
         self.tell("heal")
         self.faults.of_table = None
-        for _, store, who in self._alive():
-            who.process.frozen_until = min(who.process.frozen_until, self.now)
+        for _, store, one in self._alive():
+            one.process.frozen_until = min(one.process.frozen_until, self.now)
             store.reconnect()
         self.timeline.spawn(self._supervisor(), 2 * TIMING.session)
 
     # --- actors
 
     def _supervisor(self) -> Life:
-        """Whoever ended is started again."""
+        """Each process that ended is started again."""
         while True:
             for worker in self.team:
                 self.join(worker, only=True)
@@ -238,7 +238,7 @@ class HandOver(Stage):
         """As Dagster's sensor: the shipped `find_work`, one run at a time for an incarnation."""
         while True:
             yield 0.5
-            busy = {who.incarnation for _, _, who in self._alive() if isinstance(who, RunProcess)}
+            busy = {one.incarnation for _, _, one in self._alive() if isinstance(one, RunProcess)}
             for work in find_work(self.reader, self.pipeline, self.source):
                 if work.incarnation not in busy:
                     self._launch(Launch(f"r{self._number()}", work.incarnation, tuple(work.lags)))
@@ -247,24 +247,24 @@ class HandOver(Stage):
         self.numbers += 1
         return self.numbers
 
-    def _launch(self, told: Launch) -> None:
+    def _launch(self, given: Launch) -> None:
         delay = self.rng.uniform(0, 1.5)
         if self.now < self.churn:
             if self.rate and self.rng.random() < 0.1:
-                delay = self.rng.uniform(1, 2 * TIMING.session)  # what it is told is stale by then
+                delay = self.rng.uniform(1, 2 * TIMING.session)  # its config is stale by then
             if self.rng.random() < 0.1:
-                again = told  # the same run resumed while its process is still there; without faults a click
+                again = given  # the same run resumed while its process is still there; without faults a click
                 if not self.rate or self.rng.random() < 0.5:
-                    again = Launch(f"r{self._number()}", told.incarnation, told.partitions)
+                    again = Launch(f"r{self._number()}", given.incarnation, given.partitions)
                 self.timeline.after(self.rng.uniform(0, TIMING.session), lambda: self.launch(again))
-        self.timeline.after(delay, lambda: self.launch(told))
+        self.timeline.after(delay, lambda: self.launch(given))
 
     def _fate(self) -> Life:
         """Leaves, returns and replays."""
         while self.now < self.churn:
             yield self.rng.uniform(0.5, 4)
-            awake = [who for _, _, who in self._alive() if who.process.frozen_until <= self.now]
-            workers = [who for who in awake if isinstance(who, WorkerProcess)]
+            awake = [one for _, _, one in self._alive() if one.process.frozen_until <= self.now]
+            workers = [one for one in awake if isinstance(one, WorkerProcess)]
             choice = self.rng.random()
             if choice < 0.4 and len(workers) > 1:
                 leaver = self.rng.choice(workers)
@@ -317,7 +317,7 @@ class HandOver(Stage):
         return MortalStore(self.server, lambda: wait(self.late("") / 5))
 
     def _choose(self, placed: Mapping[str, str]) -> dict[str, str]:
-        """Who is to have each partition, given who has it."""
+        """The worker that is to have each partition, given the current owners."""
         live = self.reader.newest(self.reader.live())
         there = [w for w, v in live.items() if v.record is not None and not v.record.leaving]
         wanted = {p: w for p, w in placed.items() if w in there}
@@ -337,7 +337,7 @@ class HandOver(Stage):
 
 
 def main(words: list[str]) -> None:
-    """`SEED` plays one seed and tells its story; `FIRST LAST` plays many and tells which did damage."""
+    """`SEED` plays one seed and prints its story; `FIRST LAST` plays many and prints which did damage."""
     faults = "--no-faults" not in words
     seeds = [int(word) for word in words if word.isdigit()]
     if len(seeds) == 1:

@@ -1,4 +1,4 @@
-"""Faults before the steps of agents and runs of the hand-over: which kind, how long, and what it does to whom."""
+"""Faults before the steps of agents and runs of the hand-over: which kind, how long, and which process it strikes."""
 
 import contextlib
 from typing import TYPE_CHECKING
@@ -37,9 +37,9 @@ class Faults:
         world = self.world
         if process not in world.struck or world.now >= world.churn or self.rng.random() >= self.rate:
             return
-        name, store, who = world.struck[process]
+        name, store, victim = world.struck[process]
         kind = self.rng.choice(KINDS)
-        if kind in OF_AGENTS and not isinstance(who, WorkerProcess):
+        if kind in OF_AGENTS and not isinstance(victim, WorkerProcess):
             kind = "pause"
         world.count("faults")
         world.tell(f"{kind} {name}")
@@ -54,13 +54,13 @@ class Faults:
             process.frozen_until = world.now + self.rng.uniform(0.5, 2) * world.timing.max_shutdown
         elif kind == "table":
             self.of_table = self.rng.choice(("before", "after"))
-        elif isinstance(who, WorkerProcess) and kind in OF_AGENTS:
-            self._harass(who, kind)
+        elif isinstance(victim, WorkerProcess) and kind in OF_AGENTS:
+            self._harass(victim, kind)
         else:
             self._hurt(store, kind)
 
     def _harass(self, worker: WorkerProcess, kind: str) -> None:
-        """A second process of its id; or somebody removes its live node, or tells it twice to leave."""
+        """A second process of its id; or its live node is removed, or it is asked twice to leave."""
         world = self.world
         if kind == "twin":
             world.join(worker.spec.id)
@@ -85,14 +85,14 @@ class Faults:
                 self._expire_soon(store)
 
     def _kill(self, process: Process) -> None:
-        """kill -9; somebody starts it again, or not."""
+        """kill -9; it is started again, or not."""
         world = self.world
-        _, store, who = world.struck[process]
+        _, store, victim = world.struck[process]
         world.kill(process, store, self.rng.uniform(0.7, 1.0) * self.session)
-        if isinstance(who, WorkerProcess):
-            world.timeline.after(self.rng.uniform(0.2, 3 * self.session), lambda: world.join(who.spec.id, only=True))
-        elif isinstance(who, RunProcess) and self.rng.random() < 0.5:
-            world.timeline.after(self.rng.uniform(0.5, 2 * self.session), lambda: world.launch_again(who))
+        if isinstance(victim, WorkerProcess):
+            world.timeline.after(self.rng.uniform(0.2, 3 * self.session), lambda: world.join(victim.spec.id, only=True))
+        elif isinstance(victim, RunProcess) and self.rng.random() < 0.5:
+            world.timeline.after(self.rng.uniform(0.5, 2 * self.session), lambda: world.launch_again(victim))
 
     def _expire_soon(self, store: MemoryStore) -> None:
         self.world.expire_later(store.session, self.rng.uniform(0.7, 1.0) * self.session)

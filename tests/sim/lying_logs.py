@@ -1,4 +1,4 @@
-"""Logs that lie: one compares less than it says, one loses its answers, one answers late, one lists a page late."""
+"""Logs that lie: one compares less than it claims, one loses its answers, one answers late, one lists a page late."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ class Blind(MemoryLog):
 
 
 class Forgetful(MemoryLog):
-    """Each second batch lands, and its answer is that somebody was faster: as after a put that was tried again."""
+    """Each second batch lands, and its answer is that another writer was faster: as after a put that was tried again."""
 
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""
@@ -50,7 +50,7 @@ class Late(MemoryLog):
 
 
 class LateList(MemoryLog):
-    """The newest commits are not listed yet, each second time that somebody looks for them."""
+    """The newest commits are not listed yet, each second time that a reader looks for them."""
 
     asked = 0
 

@@ -25,7 +25,7 @@ BATCH = 2.0  # seconds
 
 @dataclass
 class ServedRun:
-    """Worker w1 owns s:0 and s:1, w2 owns s:2; `script` says what happens when. Waiting and Spark let time pass."""
+    """Worker w1 owns s:0 and s:1, w2 owns s:2; `script` states what happens when. Waiting and Spark let time pass."""
 
     script: dict[float, Callable[[], object]] = field(default_factory=dict)
     now: float = 0.0
@@ -63,7 +63,7 @@ class ServedRun:
                     claim_one(at, incarnation, partition, own.version)
 
     def pass_time(self, seconds: float) -> None:
-        """What the script says happens on the way."""
+        """What the script lets happen on the way."""
         end = self.now + seconds
         for at in sorted(at for at in self.script if at <= end):
             self.now = max(self.now, at)
@@ -85,7 +85,7 @@ class ServedRun:
     def serve(
         self, limits: RunLimits, find_reason: Callable[[], str] = str
     ) -> list[tuple[float, Event | Rest | RunEnd]]:
-        """What a run of w1 that was told of s:0 yields, each with its time."""
+        """What a run of w1 that was launched for s:0 yields, each with its time."""
         served = serve(
             self.tree,
             PIPELINE,
@@ -100,6 +100,6 @@ class ServedRun:
         seen = []
         for event in served:
             if isinstance(event, Rest | RunEnd):
-                assert not self.tree.runs(), "between two batches nobody waits for it"
+                assert not self.tree.runs(), "between two batches no hand-over waits for it"
             seen.append((self.now, event))
         return seen

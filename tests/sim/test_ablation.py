@@ -45,7 +45,7 @@ def test_the_checker_counts_what_a_missing_guard_lets_through(
     guard: str, parts: Parts, name: str, assignor: str, rule: str
 ) -> None:
     worlds = (Simulation(world(name), assignor, seed, parts=parts) for seed in (1, 2, 3))
-    assert any(breaks(one, one.run, rule) for one in worlds), f"{guard}: nobody noticed"
+    assert any(breaks(one, one.run, rule) for one in worlds), f"{guard}: not noticed"
 
 
 def without_caps(snapshot: Snapshot, *rest: Any) -> Plan:
@@ -81,10 +81,10 @@ def test_the_checker_counts_what_a_careless_controller_does(
     """The controller is the shipped one, in whose module one function is another."""
     monkeypatch.setattr(rebalance, what, careless)
     worlds = (Simulation(world(name), "sticky", seed, parts=COUNTED) for seed in (1, 2, 3))
-    assert any(breaks(one, one.run, rule) for one in worlds), f"{guard}: nobody noticed"
+    assert any(breaks(one, one.run, rule) for one in worlds), f"{guard}: not noticed"
 
 
-def test_a_breach_says_its_seed_and_how_to_see_it_again() -> None:
+def test_a_breach_names_its_seed_and_how_to_see_it_again() -> None:
     simulation = Simulation(world("cap-cut"), "sticky", seed=7)
     with pytest.raises(
         Violation, match=r"settled at 0\.000 s: .* Again: python -m simulator --world cap-cut .* --seed 7"

@@ -99,7 +99,7 @@ def test_published_claims_fill_one_a_round() -> None:
 
 
 def by_clock(state: State, event: MachineEvent) -> tuple[State, tuple[Instruction, ...]]:
-    """The machine of a worker that takes a claim of 180 s ago, on its own clock, for expired: nobody renews claims here."""
+    """The machine of a worker that takes a claim of 180 s ago, on its own clock, for expired: no claim is renewed here."""
     expired = isinstance(event, Looked) and event.now > 180
     return assigned(state, replace(event, live=frozenset({state.incarnation or ""})) if expired else event)  # type: ignore[arg-type]
 
@@ -128,4 +128,4 @@ def test_what_a_missing_guard_lets_through_is_counted(
     guard: str, parts: Parts, where: World, how: str, rule: str
 ) -> None:
     worlds = (make(where, how, seed, parts) for seed in range(1, 13))  # two claims at one moment are rare
-    assert any(breaks(one, one.run, rule) for one in worlds), f"{guard}: nobody noticed"
+    assert any(breaks(one, one.run, rule) for one in worlds), f"{guard}: not noticed"

@@ -41,7 +41,7 @@ def play(step: int, tree_of_run: type[GroupState] = GroupState) -> tuple[bool, b
     return None if works is None else (works, tree.owned()[P[0]].incarnation is None)
 
 
-def test_a_run_that_begins_between_any_two_steps_is_waited_for_or_told_no() -> None:
+def test_a_run_that_begins_between_any_two_steps_is_waited_for_or_refused() -> None:
     outcomes = [one for step in range(40) if (one := play(step)) is not None]
     assert (True, True) not in outcomes, "it was set free while a run works on it"
     assert {(True, False), (False, True)} <= set(outcomes)  # else it proved nothing
@@ -66,7 +66,7 @@ def test_a_worker_joins_no_group_whose_live_workers_run_another_protocol() -> No
     assert len(w2.state.held) == 2
 
 
-def test_a_worker_keeps_to_its_protocol_until_it_is_restarted_and_says_so_once() -> None:
+def test_a_worker_keeps_to_its_protocol_until_it_is_restarted_and_reports_it_once() -> None:
     server, tree = found_group()
     said: Said = []
     w1 = start(server, "w1", said)
@@ -80,7 +80,7 @@ def test_a_worker_keeps_to_its_protocol_until_it_is_restarted_and_says_so_once()
 
 
 @pytest.mark.parametrize("protocol", ["claim", "ordinal"])
-def test_what_a_former_life_wrote_counts_only_for_who_comes_back(protocol: str) -> None:
+def test_what_a_former_life_wrote_counts_only_for_the_same_worker(protocol: str) -> None:
     """w2 takes what w1 left. When w1 is back with its old target, it takes nothing that w2 names."""
     server, tree = found_group(protocol)
     w1 = start(server, "w1")

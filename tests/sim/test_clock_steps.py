@@ -1,6 +1,6 @@
 """ZooKeeper's clock is put forward or back by an hour under a group that is well.
 
-Laws: nobody is called. By count nothing moves, whoever decides. By load nothing moves where the clock goes back; where it
+Laws: no need is reported. By count nothing moves. By load nothing moves where the clock goes back; where it
 goes forward the rates of an hour are in the loads for two minutes, and what moves for that is bounded.
 """
 
@@ -42,19 +42,19 @@ class Stepped(Watched):
 def test_by_count_nothing_moves(step: float, protocol: str) -> None:
     stepped = Stepped(step, "sticky", protocol=protocol)
     assert stepped.run().moves == 0
-    assert (stepped.told, stepped.silent) == ({}, [])
+    assert (stepped.reported, stepped.silent) == ({}, [])
 
 
 @pytest.mark.parametrize(("step", "most"), [(0.0, 0), (-HOUR, 0), (HOUR, PARTITIONS // 2)])
 def test_by_load_little_moves(step: float, most: int) -> None:
     stepped = Stepped(step, "sticky-load")
     assert stepped.run().moves <= most
-    assert (stepped.told, stepped.silent) == ({}, [])
+    assert (stepped.reported, stepped.silent) == ({}, [])
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
-def test_what_heals_calls_nobody(step: float) -> None:
+def test_what_heals_reports_no_need(step: float) -> None:
     """A worker that may still return died before."""
     stepped = Stepped(step, "sticky", Happening(AT - GRACE / 2, "crash", "w06"))
     stepped.run()
-    assert (stepped.told, stepped.silent) == ({}, [])
+    assert (stepped.reported, stepped.silent) == ({}, [])

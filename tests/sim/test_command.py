@@ -41,11 +41,11 @@ def test_json_holds_every_measure_and_nothing_else(tmp_path: Path) -> None:
     done = CliRunner().invoke(command, [*ONE, "--assignor", "sticky", "--seed", "3", "--json"], catch_exceptions=False)
     (result,) = json.loads(done.output)["results"]
     assert (result["world"], result["assignor"], result["seed"]) == ("crash", "sticky", 3)
-    told = (main.__doc__ or "").partition("each world, assignor and seed: ")[2]
-    assert set(re.findall(r"`([a-z_0-9]+)`", told)) == set(result)
+    named = (main.__doc__ or "").partition("each world, assignor and seed: ")[2]
+    assert set(re.findall(r"`([a-z_0-9]+)`", named)) == set(result)
 
 
-def test_it_tells_how_far_it_is_where_no_terminal_is() -> None:
+def test_it_prints_its_progress_without_a_terminal() -> None:
     words = ("--world", "join-storm", "--assignor", "hash", "--assignor", "range")
     done = subprocess.run([sys.executable, "-m", "simulator", *words], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr

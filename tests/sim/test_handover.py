@@ -53,7 +53,7 @@ def test_no_fault_between_any_two_steps_does_damage(chunk: int) -> None:
 
 
 @pytest.mark.parametrize("restless", [0.02, RESTLESS])
-def test_without_faults_nobody_is_fenced_or_forced_or_broken(restless: float) -> None:
+def test_without_faults_nothing_is_fenced_or_forced_or_broken(restless: float) -> None:
     for seed in range(2 * CHUNK):
         world = HandOver(seed, faults=False, restless=restless).play()
         assert not world.checker.found, world.repro()
@@ -95,7 +95,7 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
         Parts(connected=make_changer(NO_DROPPED)),
         {"restless": 0.5, "limits": RunLimits(linger=0.0)},  # a run that looked a moment ago seldom meets it
     ),
-    "parks whoever owns it now": (
+    "parks without a look at the owner": (
         "misparked",
         True,
         Parts(connected=make_changer(NO_RIGHT), run=RunThatRemembers),
@@ -141,7 +141,7 @@ def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
 
 
 class LiveFirst(Agent):
-    """Reads who is live before it reads who owns: the order that the machine's laws forbid."""
+    """Reads the live workers before the owners: the order that the machine's laws forbid."""
 
     def look(self) -> Generator[None, None, Looked]:
         steps = super().look()
@@ -175,7 +175,7 @@ def test_own_is_read_before_live(kind: type[Agent], robbed: bool) -> None:
     for _ in agent.cycle():
         pass
     steps = agent.cycle()
-    next(steps)  # the target is read, and by LiveFirst who is live
+    next(steps)  # the target is read, and by LiveFirst the live workers
     claim_one(other, join(other, "w2", Live()), "s:1", 0)
     for _ in steps:
         pass

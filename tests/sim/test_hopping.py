@@ -70,7 +70,7 @@ def test_a_phase_counts_moves_and_the_time_without_a_living_owner() -> None:
 
 
 def test_a_release_that_was_heard_of_after_the_claim_that_followed_it_is_a_release() -> None:
-    """Threads: 2 of 30 partitions seemed to be taken from a living worker, and to be nobody's from then on."""
+    """Threads: 2 of 30 partitions seemed to be taken from a living worker, and to have no owner from then on."""
     changes = [Change(1.0, "p", "a@1", 1), Change(10.5, "p", "b@1", 3), Change(11.0, "p", None, 2)]
     assert count_taken(changes) == 0
     assert judge(changes, "p", 10.0, 20.0) == Phase(0.5, 1, 0.0)

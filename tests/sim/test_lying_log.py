@@ -1,4 +1,4 @@
-"""What the ledger stands on lies, and the checker counts the damage. Rows stay right as long as the log compares."""
+"""The log below the ledger lies, and the checker counts the damage. Rows stay right as long as the log compares."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def test_a_log_that_loses_its_answers_is_read(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("log", "rule"), [(Late, "restored"), (LateList, "unreported")])
-def test_a_log_that_answers_or_lists_late_keeps_its_rows_and_misleads_whoever_reads_it(
+def test_a_log_that_answers_or_lists_late_keeps_its_rows_and_misleads_its_readers(
     log: type[MemoryLog], rule: str
 ) -> None:
     assert play(log, rule)

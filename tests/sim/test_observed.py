@@ -1,4 +1,4 @@
-"""What workers that decide alone did is noted once it has settled: epochs, moves, reasons, and what `rota why` says."""
+"""What workers that decide alone did is noted once it has settled: epochs, moves, reasons, and what `rota why` prints."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def group() -> tuple[MemoryServer, GroupState]:
 def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple[MemoryServer, GroupState]) -> None:
     server, tree = group
     w1 = start(server, "w1")
-    assert not find_unsettled(tree, read_basis(tree)), "there is nobody to wait for"
+    assert not find_unsettled(tree, read_basis(tree)), "there is nothing to wait for"
     rounds(w1, 1)
     assert find_unsettled(tree, read_basis(tree)) == "w1 has not chosen yet"
     settle(tree, w1)
@@ -91,7 +91,7 @@ def test_a_ribbon_changes_its_colour_when_the_partition_was_claimed_not_when_tha
     assert explain(tree, min(taken))["since"] == 200
     overrides.drain(tree, "w1")
     rounds(w1)
-    clock[0] = 300.0  # until then nobody owned what w1 let go
+    clock[0] = 300.0  # until then what w1 released had no owner
     settle(tree, w1, w2)
     done = rebalance(tree, "run")
     assert {move.at for move in tree.epochs()[-1].moves} == {300}
@@ -133,7 +133,7 @@ def test_a_drained_worker_gives_its_partitions_one_owner_each(group: tuple[Memor
     assert done.plan.measures.unavoidable_moves == len(done.plan.moves) == 5
 
 
-def test_a_group_that_is_assigned_again_waits_until_nobody_decides_alone(
+def test_a_group_that_is_assigned_again_waits_until_no_worker_decides_alone(
     group: tuple[MemoryServer, GroupState],
 ) -> None:
     """Drain, change, go on: the same targets are published then, and nothing moves."""
@@ -165,7 +165,7 @@ def test_the_sensor_makes_own_records_of_new_partitions_and_asks_once_it_has_set
     assert follow(store, catalog, "g").needed
     assert set(tree.owned()) == {"p:0", "p:1"}
     rebalance(tree, "run")
-    assert not follow(store, catalog, "g").needed, "nobody is there, and that is noted"
+    assert not follow(store, catalog, "g").needed, "no worker is there, and that is noted"
     w1 = start(store.server, "w1")
     rounds(w1, 1)
     seen = follow(store, catalog, "g")
@@ -181,6 +181,6 @@ def test_the_sensor_makes_own_records_of_new_partitions_and_asks_once_it_has_set
 
 
 @pytest.mark.parametrize("more", [{"budget": 1}, {"assignor": "hash"}, {"options": {"steel": 1}}, {"protocol": "clam"}])
-def test_a_group_is_told_what_its_protocol_does_not_know(more: dict[str, object]) -> None:
-    with pytest.raises(ConfigError, match=r"knows no|unknown option 'steel'|Unknown protocol"):
+def test_a_group_reports_what_its_protocol_does_not_know(more: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"has no|unknown option 'steel'|Unknown protocol"):
         Group("g", **{"protocol": "claim"} | more)  # type: ignore[arg-type]

@@ -37,7 +37,7 @@ def test_what_comes_is_consumed_at_the_next_look_and_the_run_ends_when_nothing_c
 
 def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.run.consume.end_run", lambda *_: None)
-    with pytest.raises(AssertionError, match="nobody waits for it"):
+    with pytest.raises(AssertionError, match="no hand-over waits for it"):
         ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0}).serve(RunLimits())
 
 
@@ -86,8 +86,8 @@ def test_a_run_that_only_parks_ends_and_one_with_other_work_lasts_no_longer_for_
 @pytest.mark.parametrize("how", ["leaves", "is gone"])
 def test_a_worker_on_its_way_out_ends_its_run_after_the_batch(how: str) -> None:
     world = ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0})
-    says = Live(leaving=True)
-    go = {"leaves": lambda: announce(world.tree, world.w1, says), "is gone": lambda: leave(world.tree, world.w1)}
+    leaving = Live(leaving=True)
+    go = {"leaves": lambda: announce(world.tree, world.w1, leaving), "is gone": lambda: leave(world.tree, world.w1)}
     world.script = {1.0: go[how]}  # in the middle of the batch
     seen = world.serve(RunLimits())
     assert list_commits(seen) == [("s:0", 0, 1)]
@@ -101,10 +101,10 @@ def test_a_reason_from_outside_is_asked_for_between_two_batches() -> None:
 
     def find_reason() -> str:
         asked.append(world.now)
-        return "somebody waits" if world.now > 4 else ""
+        return "a hand-over waits" if world.now > 4 else ""
 
     seen = world.serve(RunLimits(), find_reason)
-    assert seen[-1][1] == RunEnd("somebody waits")
+    assert seen[-1][1] == RunEnd("a hand-over waits")
     assert min(asked) >= BATCH
     assert seen[-1][0] < 5
 
@@ -160,8 +160,8 @@ def test_a_click_waits_for_a_partition_that_a_run_works_on_and_for_no_other() ->
     node = register_run(world.tree, "elder", world.w1, ("s:0",))
     world.script = {7.0: lambda: end_run(world.tree, node)}
     asked = (*PARTITIONS, "s:9")
-    told = answer(world.tree, PIPELINE, asked, "click", world.ports, wait=world.pass_time)
-    by = {e.partition: (who, type(e)) for who, e in told}
+    answers = answer(world.tree, PIPELINE, asked, "click", world.ports, wait=world.pass_time)
+    by = {e.partition: (run, type(e)) for run, e in answers}
     assert by == {
         "s:0": (world.w1, CommittedBatch),
         "s:1": (world.w1, IdlePartition),

@@ -43,7 +43,7 @@ class Resting(MemorySource):
 
 @dataclass(frozen=True)
 class Unforeseen(MemorySource):
-    """The same, and it says of nothing when it will have rested."""
+    """The same, and it reports of nothing when it will have rested."""
 
     inner: Resting | None = None
 
@@ -88,7 +88,7 @@ def test_what_comes_all_the_time_is_not_looked_for_more_often() -> None:
     assert len(busy) <= 3 * (came[-1] - 5.0 - SETTLE) / (POLL_INTERVAL + BATCH) + 3, "a look, and what a batch asks"
 
 
-def test_what_is_told_of_a_commit_counts_as_pause() -> None:
+def test_the_report_of_a_commit_counts_as_pause() -> None:
     world = ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0})
     waited: list[float] = []
     served = serve(world.tree, PIPELINE, world.w1, ("s:0",), "r1", world.ports, RunLimits(), wait=waited.append)

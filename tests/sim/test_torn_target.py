@@ -1,4 +1,4 @@
-"""A worker that decides alone mends its own target, and one that nobody can read stops no other worker."""
+"""A worker that decides alone mends its own target, and one that cannot be read stops no other worker."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_worker_writes_its_own_unreadable_target_anew_and_keeps_what_it_owns(p
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_target_that_nobody_can_read_stops_no_other_worker(protocol: str) -> None:
+def test_a_target_that_cannot_be_read_stops_no_other_worker(protocol: str) -> None:
     """The group stood still while that worker lived: what others lost had no owner, and its next life stopped it again."""
     _, tree, agents = settle(protocol)
     tree.store.set(tree.paths.assign("w-1"), b"\xff", -1)  # say, by a newer rota, which this one cannot read
@@ -59,15 +59,15 @@ def test_a_target_that_nobody_can_read_stops_no_other_worker(protocol: str) -> N
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_an_own_record_that_nobody_can_read_leaves_the_others_settled(protocol: str) -> None:
+def test_an_own_record_that_cannot_be_read_leaves_the_others_settled(protocol: str) -> None:
     """One partition changed hands for ever, so that no further epoch was noted."""
     _, tree, _ = settle(protocol)
     tree.store.set(tree.paths.own("p:0"), b"\xff", -1)
     assert not find_unsettled(tree, read_basis(tree))
 
 
-def test_a_grab_that_nobody_can_read_is_its_makers_by_the_session() -> None:
-    """Its partition went to nobody for as long as that worker lived, and its maker could not take it back."""
+def test_a_grab_that_cannot_be_read_is_its_makers_by_the_session() -> None:
+    """Its partition had no owner for as long as that worker lived, and its maker could not take it back."""
     _, tree, agents = settle("claim")
     maker = agents["w-1"].state.incarnation
     path = tree.paths.grab("p:0")
@@ -80,7 +80,7 @@ def test_a_grab_that_nobody_can_read_is_its_makers_by_the_session() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["assigned", *PROTOCOLS])
-def test_what_removing_a_target_does_is_told_by_protocol(protocol: str) -> None:
+def test_what_removing_a_target_does_is_reported_by_protocol(protocol: str) -> None:
     _, tree = found_group(protocol)
     path = tree.paths.assign("w-1")
     tree.store.create(path, b"\xff")
@@ -103,6 +103,6 @@ def test_options_that_a_worker_does_not_know_end_no_worker(protocol: str) -> Non
         for agent in agents.values():
             rounds(agent, 20)
     assert count(tree) == {"w-1": 3, "w-3": 3, "w-4": 3}
-    told = [str(facts["reason"]) for word, facts in said if word == "notice"]
-    assert len(told) == 1, "said once"
-    assert "unknown option 'new'" in told[0]
+    notices = [str(facts["reason"]) for word, facts in said if word == "notice"]
+    assert len(notices) == 1, "reported once"
+    assert "unknown option 'new'" in notices[0]

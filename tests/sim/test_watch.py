@@ -1,5 +1,5 @@
-"""What needs a person, asked again and again in virtual time: work that stands still is always told, and ordinary life calls
-nobody. Whether work stands still is judged by the table alone."""
+"""What needs a person, asked again and again in virtual time: stalled work is always reported, ordinary life never.
+Progress is judged by the table alone."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,14 +13,14 @@ from simulator.worlds import WORLDS, make_partitions, make_team
 from tests.sim.small_worlds import smaller
 from tests.sim.watched import Watched
 
-ALL = 120.0  # seconds in which a pipeline at which nobody works at all is told, and the shutdown of an owner where one hangs
+ALL = 120.0  # seconds in which a pipeline without any work is reported, and the shutdown of an owner that hangs
 
 
 @pytest.mark.parametrize("name", sorted(WORLDS))
 def test_no_world_that_heals_calls_a_person(name: str) -> None:
     watched = Watched(smaller(name), "sticky", 1)
     watched.run()
-    assert watched.told == {}
+    assert watched.reported == {}
     assert watched.silent == []
 
 
@@ -28,7 +28,7 @@ def test_no_world_that_heals_calls_a_person(name: str) -> None:
 def test_after_no_event_a_world_that_heals_calls_a_person(name: str) -> None:
     watched = Watched(smaller(name), "sticky", 1, every=0.0)
     watched.run()
-    assert (watched.told, watched.silent) == ({}, [])
+    assert (watched.reported, watched.silent) == ({}, [])
 
 
 @pytest.mark.parametrize("protocol", ["claim", "race", "ordinal"])
@@ -36,7 +36,7 @@ def test_after_no_event_a_world_that_heals_calls_a_person(name: str) -> None:
 def test_where_workers_decide_alone_no_world_that_heals_calls_a_person(name: str, protocol: str) -> None:
     watched = Watched(smaller(name), seed=1, protocol=protocol)
     watched.run()
-    assert (watched.told, watched.silent) == ({}, [])
+    assert (watched.reported, watched.silent) == ({}, [])
 
 
 def strike(*happenings: Happening) -> World:
@@ -46,13 +46,13 @@ def strike(*happenings: Happening) -> World:
 
 CRASH = Happening(120, "crash", "w01")
 STRIKES: dict[str, tuple[World, dict[str, Any], str]] = {
-    "a worker dies and nobody decides": (strike(CRASH), {"decides": False}, "unowned"),
+    "a worker dies and no process decides": (strike(CRASH), {"decides": False}, "unowned"),
     "all workers die": (strike(*(Happening(120, "crash", f"w{n:02}") for n in range(1, 5))), {}, "workers"),
     "all workers are drained": (strike(*(Happening(120, "drain", f"w{n:02}") for n in range(1, 5))), {}, "unplaceable"),
     "all workers are capped": (
         strike(*(Happening(120, "cap", f"w{n:02}", 0.0) for n in range(1, 5))), {}, "unplaceable",
     ),
-    "nobody launches": (replace(strike(), timing=Timing(backlog=1e6)), {}, "idle"),
+    "no run is launched": (replace(strike(), timing=Timing(backlog=1e6)), {}, "idle"),
     "one dies and the others are full": (
         strike(*(Happening(100, "cap", f"w{n:02}", 3.0) for n in range(1, 5)), CRASH), {}, "unplaceable",
     ),
@@ -75,18 +75,18 @@ def play(case: str) -> Watched:
 
 
 @pytest.mark.parametrize("case", STRIKES)
-def test_work_that_stands_still_is_told_with_its_cause(case: str) -> None:
+def test_stalled_work_is_reported_with_its_cause(case: str) -> None:
     watched, cause = play(case), STRIKES[case][2]
     assert watched.silent == []
-    first = min(at for (why, _), at in watched.told.items() if why == cause)
+    first = min(at for (why, _), at in watched.reported.items() if why == cause)
     patience = IDLE if cause == "idle" else SETTLE + watched.timing.session
     begins = 0.0 if cause == "idle" else 100.0
     assert first <= begins + patience + ALL
-    assert {why for why, _ in watched.told} == {cause}
+    assert {why for why, _ in watched.reported} == {cause}
 
 
 @pytest.mark.parametrize("gone", ["find_of_partitions", "find_of_group"])
-def test_without_one_of_its_parts_work_stands_still_in_silence(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_one_of_its_parts_work_stalls_in_silence(gone: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The judge shares nothing with what it judges: it counts the silence."""
     monkeypatch.setattr(f"rota.face.needs.{gone}", lambda *_: iter(()))
     assert play("all workers are drained" if gone == "find_of_partitions" else "all workers die").silent

@@ -79,7 +79,7 @@ def test_a_controller_that_dies_between_two_writes_changes_nothing_or_everything
     assert all(read.record.newest <= head for read in simulation.reader.assigns().values())
 
 
-def test_a_policy_paces_what_is_voluntary_and_waits_for_who_may_return() -> None:
+def test_a_policy_paces_what_is_voluntary_and_waits_for_a_worker_that_may_return() -> None:
     """w02 is back within 40 s and keeps all it had; what w03 and w05 had to give moves at once, the rest one in 8 s."""
     simulation, _ = play("paced", "sticky", 1)
     moved = [e for e in simulation.reader.epochs() if e.epoch > 1 and e.moves]
@@ -124,7 +124,7 @@ def test_over_placement_many_give_to_one_and_the_lowest_becomes_the_highest(seed
 
 @dataclass(frozen=True)
 class Round:
-    """One epoch that moved something, and who carries most after it."""
+    """One epoch that moved something, and the worker with most load after it."""
 
     givers: set[str | None]
     takers: set[str]
@@ -162,7 +162,7 @@ def test_an_unknown_world_is_named_beside_the_known_ones() -> None:
 
 @pytest.mark.fast
 def test_a_release_decided_under_an_older_target_is_refused() -> None:
-    """Seed 2 gives a partition back to a worker that stands still between its look and its release, and starts a run."""
+    """Seed 2 gives a partition back to a worker that pauses between its look and its release, and starts a run."""
     assert not run("hiccups", "round-robin", seed=2).violations
 
 

@@ -1,4 +1,4 @@
-"""A simulated world, somebody who asks what needs a person, and a judge of the answers."""
+"""A simulated world, a caller that asks what needs a person, and a judge of the answers."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,20 +15,20 @@ from simulator.simulation import Simulation
 from simulator.timeline import Life
 
 EVERY = 5.0  # virtual seconds between two looks, or 0: after each event, for ten times the cost
-BOUND = BEHIND + 60.0  # a partition that stands still so long is told
+BOUND = BEHIND + 60.0  # a partition that makes no progress for so long is reported
 
 
 class Watched(Simulation):
-    """A world, somebody who asks what needs a person, and a judge of the answers who knows the table's commits alone."""
+    """A world, a caller that asks what needs a person, and a judge of the answers that knows the table's commits alone."""
 
     def __init__(self, *args: Any, decides: bool = True, every: float = EVERY, **more: Any) -> None:
         super().__init__(*args, **more)
         self.decides, self.every = decides, every
         self.memory, self.asked = Memory(), 0.0
-        self.told: dict[tuple[str, str], float] = {}  # (cause, name) -> when it first needed a person
+        self.reported: dict[tuple[str, str], float] = {}  # (cause, name) -> when it first needed a person
         self.silent: list[str] = []
         self.counted, self.ends = 0, dict[str, int]()  # commits that were read; partition -> offset in the table
-        self.at: dict[str, tuple[int, float]] = {}  # partition -> its offset, and since when it stands there
+        self.at: dict[str, tuple[int, float]] = {}  # partition -> its offset, and since when it is there
 
     def after_event(self) -> None:
         super().after_event()
@@ -40,7 +40,7 @@ class Watched(Simulation):
         needs, self.memory = find_needs(self.see(), self.memory)
         persons = [need for need in needs if need.person]
         for need in persons:
-            self.told.setdefault((need.cause, need.name), self.now)
+            self.reported.setdefault((need.cause, need.name), self.now)
         self.judge(persons)
 
     def see(self) -> Seen:
@@ -65,7 +65,7 @@ class Watched(Simulation):
         )
 
     def judge(self, persons: list[Need]) -> None:
-        """Notes each partition that stands still beyond the bound and of which nothing is told."""
+        """Notes each partition that makes no progress beyond the bound and is not reported."""
         about = {need.name for need in persons if need.kind in ("partition", "pipeline")}
         everybody = any(need.kind not in ("partition", "pipeline") for need in persons)
         for one in map(LoggedCommit.of, self.log.commits[self.counted :]):
@@ -77,7 +77,7 @@ class Watched(Simulation):
                 self.at[p] = offset, self.now
             lasted = self.now - self.at[p][1]
             if lasted > BOUND and not everybody and not about & {p, pipeline_of(p)}:
-                self.silent.append(f"{p} stands at {offset} for {lasted:.0f} s")
+                self.silent.append(f"{p} is at {offset} for {lasted:.0f} s")
 
     def run(self) -> Any:
         if not self.decides:  # one round places everything; then Dagster is down

@@ -1,5 +1,5 @@
 """`python -m tests.situations`: situations that need a person, and healthy ones, played on real parts. For each it prints
-the seconds until `rota status --check` exits with 1, the page is red, an alert came and, once mended, its end was told.
+the seconds until `rota status --check` exits with 1, the page is red, an alert came and, once mended, its end was reported.
 
 Exit code 1 if one of them is silent, late or wrong.
 """

@@ -88,7 +88,7 @@ def unpin(stage: Stage, name: str) -> None:
 
 
 def set_protocol(protocol: str) -> Act:
-    """Another version of the code location says so."""
+    """Another version of the code location reports it."""
 
     def act(stage: Stage, name: str) -> None:
         (stage.pipelines / f"{name}.py").write_text(declare_alone(protocol).format(name=name))

@@ -41,7 +41,7 @@ PARQUET = PIPELINE.replace('format="json"', 'format="parquet"')
 
 
 def change(more: str, functions: str = "") -> Act:
-    """The pipeline's file says more from now on, and a file lands."""
+    """The pipeline's file declares more from now on, and a file lands."""
 
     def act(stage: Stage, name: str) -> None:
         stage.declare(stage.situations[name], more, functions)
@@ -51,7 +51,7 @@ def change(more: str, functions: str = "") -> Act:
 
 
 def change_back(stage: Stage, name: str) -> None:
-    """The file is mended, and a person says so."""
+    """The file is mended, and a person retries it."""
     stage.declare(stage.situations[name])
     stage.type("retry", partition_id(name, "x"), "--group", stage.situations[name].of)
 
@@ -127,7 +127,7 @@ def land_is_file(stage: Stage, name: str) -> None:
 
 
 def take_foreign(stage: Stage, name: str) -> None:
-    """A table that another program wrote stands in its place."""
+    """A table that another program wrote is in its place."""
     table_away(stage, name)
     write_deltalake(str(find_table(stage, name) / "main"), pa.table({"n": [1, 2]}))
 
@@ -248,7 +248,7 @@ def kill_run(stage: Stage, name: str) -> None:
 
 
 def find_pid(words: str) -> int:
-    """Of the process, where a run's log says it; 0 where it does not yet."""
+    """The process id in a run's log; 0 if it is not there yet."""
     found = re.search(r"pid: (\d+)", words)
     return int(found[1]) if found else 0
 

@@ -1,6 +1,6 @@
 """Situations of what all pipelines stand on: ZooKeeper, Dagster's processes, the folder of pipelines. One after another.
 
-Who cannot say it is left out: nobody is called by a daemon that is dead, and no page that is dead turns red.
+A reporter that is dead is left out: a dead daemon sends no alert, and a dead page does not turn red.
 """
 
 import shutil
@@ -159,7 +159,7 @@ NEW = PIPELINE.format(name="NAME", group="many")
 JOB = NEW + '\nimport dagster as dg\n\nlate = dg.define_asset_job("late", selection=["missing/records"])\n'
 COPY = PIPELINE.format(name="OWN", group="many")
 SENSORS, ANY = r"sensor|ZooKeeper", r"."
-UNHEARD = {"check": "-", "alerts": False}  # what says it on the page, and the pager, is what is dead
+UNHEARD = {"check": "-", "alerts": False}  # what reports it on the page, and the pager, is dead
 
 
 def on_base(name: str, cause: str, words: str, strike: Act, heal: Act = nothing, **more: object) -> Situation:
@@ -209,7 +209,7 @@ STACK = (
         "location",
         "code server",
         signal_parts(CODE, signal.SIGSTOP),
-        signal_parts(CODE, signal.SIGKILL),  # what the line says: Dagster does not always go on with one that thaws
+        signal_parts(CODE, signal.SIGKILL),  # what the line advises: Dagster does not always go on with one that thaws
         **UNHEARD,
     ),
     on_base("storage-held", "fails", "locked", hold_storage, let_storage_go, **UNHEARD),

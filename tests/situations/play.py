@@ -1,7 +1,7 @@
 """Plays situations at once on one stage and measures when each is said where: on the command line, on the page, by an
 alert.
 
-A need that nobody waits for any more is not well: a situation where nobody may be called fails by one line or one alert.
+A need without a situation is a failure: a situation without a need fails by one line or one alert.
 What is said belongs to the one situation that it names; in a group of its own all of the group's lines belong to it.
 """
 
@@ -50,7 +50,7 @@ class Play:
         self.tell(f"# all is well, {len(self.rows)} situations begin: {time.strftime('%H:%M:%S')}")
         begun = time.time()
         quiet = self.quiet if any(not row.of.cause for row in self.rows) else 0.0
-        with ThreadPoolExecutor(len(self.rows)) as hands:  # what takes long delays nobody else's
+        with ThreadPoolExecutor(len(self.rows)) as hands:  # a slow one delays no other
             self._do(self._strike, hands)
             self._wait(lambda: self._look() and time.time() - begun >= quiet and all(row.said for row in self.rows), "")
             for row in self.rows:
@@ -147,13 +147,13 @@ class Play:
         if row.page is None and row.of.red != "-" and not row.mended and self._is_red(row):
             row.page = time.time() - row.began
             self.tell(f"  . {row.of.name}: page after {row.page:.0f} s")
-        told = [at for at, title, _ in heard if not title.startswith(OVER)]
-        if row.alert is None and told:
-            row.alert = told[0] - row.began
+        sent = [at for at, title, _ in heard if not title.startswith(OVER)]
+        if row.alert is None and sent:
+            row.alert = sent[0] - row.began
             self.tell(f"  . {row.of.name}: alert after {row.alert:.0f} s: {row.alerts[0]}")
         if row.mended:
             over = [at for at, title, _ in heard if title.startswith(OVER) and at > row.mended]
-            row.over = over[-1] - row.mended if len(over) >= len(told) > 0 else None
+            row.over = over[-1] - row.mended if len(over) >= len(sent) > 0 else None
             row.well = None if mine else row.well or now - row.mended
 
     def _is_said(self, group: str) -> bool:
@@ -179,7 +179,7 @@ class Play:
         return None not in [self._find_answer(row) for row in self.rows]
 
     def _find_answer(self, row: Row) -> Said | None:
-        """What the command said of the group; beside others, where that says nothing of this one, of its pipeline. It ends
+        """What the command printed of the group, or else of its pipeline. It ends
         at the first need that is due, and of a healthy pipeline among others only `--pipeline` can say that it is well."""
         shared = bool(row.of.group) and not row.of.on
         if row.of.cause or not shared:
@@ -221,15 +221,15 @@ def is_due(need: Need | None) -> bool:
 
 def find_line(row: Row, lines: Sequence[Line]) -> str:
     """The line that is wanted of the situation, if it is there."""
-    return next((line for line, need in lines if says(row, line) and (not need or need.cause == row.of.cause)), "")
+    return next((line for line, need in lines if matches(row, line) and (not need or need.cause == row.of.cause)), "")
 
 
 def confirms(row: Row, said: Said) -> bool:
     """Whether the command ended as it has to, and with the line."""
-    return said.code == bool(row.of.cause) and (not row.of.cause or any(says(row, line) for line in said.lines))
+    return said.code == bool(row.of.cause) and (not row.of.cause or any(matches(row, line) for line in said.lines))
 
 
-def says(row: Row, line: str) -> bool:
+def matches(row: Row, line: str) -> bool:
     """Whether the line is the one that is wanted: in a shared group it names the situation, too."""
     return row.of.words in line and (not row.of.group or bool(row.of.on) or names(row, line))
 

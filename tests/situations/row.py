@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from tests.situations.situation import Situation
 
 BOUND = 120.0  # seconds in which each has to say so
-OVER = "over: "  # begins the title of an alert that tells of an end
+OVER = "over: "  # begins the title of an alert that reports an end
 
 
 @dataclass
@@ -55,16 +55,16 @@ class Row:
             found.append("no alert of its end")
         if self.well is None:
             found.append("status not well again")
-        told = [title for title in self.alerts if not title.startswith(OVER)]
-        if len(told) > 1:
-            found.append(f"{len(told)} alerts: {', '.join(told)}")
+        sent = [title for title in self.alerts if not title.startswith(OVER)]
+        if len(sent) > 1:
+            found.append(f"{len(sent)} alerts: {', '.join(sent)}")
         return "; ".join(found) or "right"
 
     def describe(self) -> str:
         """One line of what the command prints."""
-        told = " ".join(f"{show(s):>6}" for s in (self.status, self.page, self.alert, self.over))
+        seconds = " ".join(f"{show(s):>6}" for s in (self.status, self.page, self.alert, self.over))
         cause = self.of.cause or "healthy"
-        return f"{self.of.name:<22} {cause:<12} {told} {self.load:>5.1f}  {self.judge()[:300]}  | {self.line[:200]}"
+        return f"{self.of.name:<22} {cause:<12} {seconds} {self.load:>5.1f}  {self.judge()[:300]}  | {self.line[:200]}"
 
 
 def show(seconds: float | None) -> str:

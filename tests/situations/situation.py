@@ -37,7 +37,7 @@ def nothing(stage: "Stage", name: str) -> None:
 class Situation:
     """One row. It has a pipeline of its own name or `on` another's, in a group of that name or in `group`.
 
-    `cause` is that of the need; empty where the group is well and nobody may be called. `words` stand in its line. `check`
+    `cause` is that of the need; empty where the group is well and no alert may be sent. Its line contains `words`. `check`
     is `asset:check` of the pipeline, by itself that of the cause; "-" where the page cannot say so. `alert` is found in its
     alert, by itself the pipeline's name; none comes where not `alerts`. `keys` are there before, with a file each where it
     `lands`. `workers` are the group's: id -> options of `rota worker`.

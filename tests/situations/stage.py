@@ -61,7 +61,7 @@ class Stage(Line):
         self.landing, self.tables, self.pipelines = folder / "landing", folder / "tables", folder / "pipelines"
         self.heard, self.slots = folder / "heard", slots
         self.alarm = (HURRIED if hurried else "") + ALERTS.format(heard=str(self.heard))
-        self.instance: dg.DagsterInstance | None = None  # Dagster's storage, once somebody asks for it
+        self.instance: dg.DagsterInstance | None = None  # Dagster's storage, once it is asked for
         self.kept: dict[str, object] = {}  # what a situation puts aside, by its name
 
     def start(self) -> None:
@@ -124,8 +124,8 @@ class Stage(Line):
 
     def run(self, process: str, worker: str, group: str, *options: str) -> None:
         """A process of a worker, by the name `process`."""
-        told = [option.replace("SHARED", self.spark.url) for option in options]
-        command = ["-m", "rota", "worker", "--id", worker, "--group", group, *told]
+        options = [option.replace("SHARED", self.spark.url) for option in options]
+        command = ["-m", "rota", "worker", "--id", worker, "--group", group, *options]
         with (self.folder / "logs" / f"{process}.log").open("ab") as log:
             self.workers[process] = subprocess.Popen(
                 [sys.executable, *command], cwd=self.folder, env={**os.environ, **self.environ}, stdout=log, stderr=log,
@@ -164,7 +164,7 @@ class Stage(Line):
         return done.stdout
 
     def find_red(self, asset: str, check: str) -> str:
-        """What the page says at the check if it fails as an error; empty else. Read where the page reads it."""
+        """What the page shows at the check if it fails as an error; empty else. Read where the page reads it."""
         from rota.dagster.assets.checks import read_said
 
         if self.instance is None:

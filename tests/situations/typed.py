@@ -38,7 +38,7 @@ class Typist:
 
 
 def ask(group: str, pipeline: str = "") -> Said:
-    """What the command says in the environment of this process."""
+    """What the command prints in the environment of this process."""
     words = ["--pipeline", pipeline] if pipeline else []
     command = [sys.executable, "-m", "rota", "status", "--check", "--json", "--group", group, *words]
     try:
