@@ -1,4 +1,4 @@
-"""The columns that rota adds to what Spark reads and writes, and values without views."""
+"""The columns that rota adds in Spark, and values without Arrow views."""
 
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,13 @@ def restore_ids(frame: "DataFrame") -> "DataFrame":
 
 
 def without_views(rows: pa.Table) -> pa.Table:
-    """The same values, without the views in which other programs write texts: Arrow filters none of them."""
+    """Return the same values without Arrow's string views, which Arrow cannot filter."""
     plain = plain_schema(rows.schema)
     return rows if plain == rows.schema else rows.cast(plain)
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns without views."""
+    """Return the schema without string views."""
     return pa.schema([field.with_type(_without_views(field.type)) for field in schema], schema.metadata)
 
 

@@ -1,8 +1,8 @@
-"""What was written, read from the footers of the Parquet files: counts, statistics, columns. No pass over the data.
+"""Counts, statistics and columns of written Parquet files, from their footers, without a pass over the data.
 
-Law: a file whose rows are not all of one partition, or lie outside that partition's range, is refused here, before any
-commit. Statistics are given only where Parquet's order is the reader's and JSON has the value: whole numbers, dates of the
-years 1 to 9999 and short strings. A column of a file without them is read all the same.
+Law: a file is refused before any commit if its rows are not all of one partition, or lie outside that partition's
+range. Statistics are given only if Parquet's order is the reader's and JSON has the value: whole numbers, dates of the
+years 1 to 9999, short strings. Readers can still read a column without statistics.
 """
 
 import json
@@ -28,18 +28,17 @@ NO_PARTITION = (
     f"The transform made rows without {PARTITION}, or of one with an {OFFSET} that this batch does not hold. Keep both as "
     f"they come"
 )
-LONGEST = 64  # characters of a string that is a statistic
+MAX_STATISTIC = 64  # characters of a string in statistics
 
 
 def check_ranges(files: Iterable[DataFile], ranges: Mapping[str, tuple[int, int]]) -> None:
-    """Raises BadTransform for a row of a foreign partition or offset."""
+    """Raise BadTransform for a row of a foreign partition or offset."""
     for file in files:
         _within(file, ranges)
 
 
 def check_there(table: str, files: Sequence[DataFile]) -> None:
-    """Raises EnvironmentFailed for a written file that is another one here: Spark may have a disk of its own. A bucket is
-    the same everywhere, and is not asked."""
+    """Raise EnvironmentFailed if a written file differs here: Spark may use another disk. Buckets are not checked."""
     if is_url(table):
         return
     there = open_files(table)
@@ -55,19 +54,21 @@ def check_there(table: str, files: Sequence[DataFile]) -> None:
 
 
 def resolve_path(uri: str) -> str:
-    """The path below the table of the file that delta-rs calls so: it says where a file is as a URL."""
+    """Return the path of a file below the table; delta-rs gives it as part of a URL."""
     return unquote(uri.rpartition("://")[2])
 
 
 def read_footer(table: str, path: str) -> DataFile:
-    """One written file of the table at this location; its folder names the partition. Raises OSError, ArrowException."""
+    """Return one written file of the table at this location; its folder names the partition. Raises OSError,
+    ArrowException.
+    """
     files = open_files(table)
     said = files.get_file_info(path)
     return describe_file(path, pq.read_metadata(path, filesystem=files), said.size, said.mtime_ns // 1_000_000)
 
 
 def write_file(table: str, path: str, rows: pa.Table) -> DataFile:
-    """Writes the rows into a new file of the table at this location; its folder names the partition. Raises OSError."""
+    """Write the rows into a new file of the table at this location; its folder names the partition. Raises OSError."""
     make_folder(table, path.rpartition("/")[0])
     footer: list[Any] = []
     with open_files(table).open_output_stream(path) as file:
@@ -79,7 +80,7 @@ def write_file(table: str, path: str, rows: pa.Table) -> DataFile:
 
 
 def describe_file(path: str, footer: Any, size: int, modified: int) -> DataFile:
-    """What a commit says of a file with this footer; `modified` in ms."""
+    """Return the entry of a commit for a file with this footer; `modified` is in ms."""
     columns = (footer.metadata or {}).get(SPARK, b"{}").decode()
     return DataFile(
         path=path,
@@ -127,8 +128,9 @@ def _statistics(footer: Any) -> dict[str, dict[str, Any]]:
 
 
 def _bounds(groups: list[Any]) -> list[tuple[Any, Any]]:
-    """Least and greatest of each row group; none where Python has no such value: a date of the year 10000 or 0, text that
-    is no UTF-8."""
+    """Return the least and greatest value of each row group; None if Python has no such value: a date of the year 10000
+    or 0, or text that is not UTF-8.
+    """
     try:
         return [(s.min, s.max) for s in groups if s.has_min_max]
     except (OverflowError, ValueError, pa.ArrowException):
@@ -136,7 +138,7 @@ def _bounds(groups: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _columns(footer: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Each column that is not a part of a nested one, with the statistics of its row groups."""
+    """Return each column that is not part of a nested one, with the statistics of its row groups."""
     groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
     for i in range(footer.num_columns):
         column = footer.schema.column(i)
@@ -145,7 +147,7 @@ def _columns(footer: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _plain(bounds: tuple[Any, Any]) -> bool:
-    return all((type(v) is int) or type(v) is date or (isinstance(v, str) and len(v) <= LONGEST) for v in bounds)
+    return all((type(v) is int) or type(v) is date or (isinstance(v, str) and len(v) <= MAX_STATISTIC) for v in bounds)
 
 
 def _shown(value: Any) -> Any:

@@ -2,10 +2,10 @@
 
 Laws:
 1. `folder(key(name)) == name` for the name of every folder that can be a partition, and two names never share a key.
-2. `key(folder(key)) == key`, and the folder lies in the landing folder itself. Keys come from ZooKeeper: one that would lead
-   elsewhere (`..%2Fsecret`), or to what is hidden, is refused, whoever wrote it.
+2. `key(folder(key)) == key`, and the folder lies in the landing folder itself. Keys come from ZooKeeper. A key that leads
+   elsewhere (`..%2Fsecret`), or to a hidden folder, is refused.
 3. `partition(split(id)) == id`. Spark unescapes what it finds in a folder's name and reads names in its machine's
-   character set, and no name may be longer than 255 bytes: so an id stands there as hex.
+   character set, and no name may be longer than 255 bytes. So an id is written as hex.
 4. Of the name `link(id)` Spark's reader makes the id itself, for a whole file at once: what is hex it would have to turn
    back for each row. An id that is not of ASCII, or would be too long, has no such name.
 """
@@ -24,19 +24,19 @@ LONGEST = 240  # characters of a name, and `_partition=` before it
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a landing folder leaves out what is called so, as Spark does: Hadoop's copies end in `._COPYING_` until they
-    are whole, and then get their name."""
+    """Return whether a landing folder ignores this name, as Spark does. Hadoop's copies end in `._COPYING_` until they
+    are complete.
+    """
     return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
 def key(folder: str) -> str:
-    """The key of a folder."""
+    """Return the key of a folder."""
     return escape(folder)
 
 
 def folder(of: str) -> str:
-    """The folder of a key. Raises OSError where no folder can have it: its partition waits, as one that cannot be looked
-    at does, and no other."""
+    """Return the folder of a key. Raises OSError if no folder can have it; only that partition waits then."""
     try:
         name = unescape(of)
     except ConfigError:
@@ -49,7 +49,7 @@ def folder(of: str) -> str:
 
 
 def find_folders(keys: Mapping[str, str]) -> tuple[dict[str, str], dict[str, OSError]]:
-    """Folder -> partition of these partitions' keys; and why some have none."""
+    """Return folder -> partition for these partitions, and why some have no folder."""
     found: dict[str, str] = {}
     nowhere: dict[str, OSError] = {}
     for partition, key in keys.items():
@@ -72,7 +72,7 @@ def link(partition: str) -> str | None:
 
 
 def partition(split: str) -> str:
-    """The partition of a folder that `split` names; the name itself where it is none."""
+    """Return the partition of a folder that `split` named; else the name itself."""
     try:
         return bytes.fromhex(split).decode()
     except ValueError:
@@ -80,5 +80,5 @@ def partition(split: str) -> str:
 
 
 def escape_path(folder: Path) -> str:
-    """The folder as Spark reads it: no character of its name is a pattern."""
+    """Return the folder's path for Spark's reader, with pattern characters escaped."""
     return GLOB.sub(r"\\\g<0>", str(folder))

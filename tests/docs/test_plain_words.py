@@ -13,7 +13,7 @@ import pytest
 from tests.docs.pages import QUOTED, ROOT, strip_blocks
 
 PLAIN = (
-    *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run")),
+    *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "dataplane/formats")),
     *("resources", "pipelines", "simulator", "benchmarks"),
     *(f"tests/{name}" for name in ("sim", "conservation", "chaos", "situations", "cluster")),
 )

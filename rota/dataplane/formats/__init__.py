@@ -1,1 +1,1 @@
-"""What a record is made of, whatever source it comes from: JSON, CSV, and bytes as they are."""
+"""The formats of a record, the same for every source: JSON, CSV, and bytes."""

@@ -1,11 +1,10 @@
-"""Values of JSON that Spark's `from_json` changes, as its reader of files has them.
+"""JSON values that Spark's `from_json` changes, restored to what Spark's reader of files returns.
 
-Law: a column of text holds a number, an object or a list as it is written: `1.10`, `{"a" : 1}`. Spark's reader copies the
-bytes; `from_json` makes a number of them (1.1) and text of that. So the text of such a value is cut out of the record by a
-regular expression. Where that does not match (values deeper than `DEEPEST`), the value of `from_json`
-stays.
-
-Law: of a name that a map has twice, the last value holds. Spark keeps both, and other readers refuse such a table.
+Laws:
+1. A text column holds a number, an object or a list as it is written: `1.10`, `{"a" : 1}`. Spark's file reader copies
+   the bytes; `from_json` parses the number and writes it anew (1.1). So a regular expression cuts the text of such a
+   value out of the record. If it does not match (values deeper than `DEEPEST`), the value of `from_json` stays.
+2. If a map has a name twice, the last value wins. Spark keeps both, and other readers refuse such a table.
 """
 
 import json
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 DEEPEST = 8  # levels of values within a value that is cut out
 STRING = r'"(?:[^"\\]++|\\[\s\S])*+"'
 PLAIN = r"[^\s,\{\}\[\]\"]++"  # a number or a word
-CHANGED = r'\A(?:-?\d+\.\d+(?:E-?\d+)?|-?\d+E-?\d+|0|["{\[][\s\S]*)\z'  # how from_json writes what it may have changed
+CHANGED = r'\A(?:-?\d+\.\d+(?:E-?\d+)?|-?\d+E-?\d+|0|["{\[][\s\S]*)\z'  # as from_json writes what it may have changed
 
 
 def _nest(depth: int) -> str:
@@ -36,19 +35,19 @@ ENTRY = rf"\G\s*+[{{,]\s*+{STRING}\s*+:\s*+({VALUE})\s*+"
 
 
 def has_texts(kind: "DataType") -> bool:
-    """Whether there are texts in a type."""
+    """Return whether a type contains text."""
     return _holds(kind, "string")
 
 
 def restore(value: "Column", record: "Column", name: str, kind: "DataType") -> "Column":
-    """The value of a column that `from_json` made of the text `record`, in which texts hold values as they are written."""
+    """Return a column that `from_json` made of the text `record`, with texts as they are written."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.when(_is_changed(value, kind), _restore(value, _cut(record, name), kind)).otherwise(value)
 
 
 def merge_names(value: "Column", kind: "DataType") -> "Column":
-    """The value, in whose maps each name is once: its last value holds."""
+    """Return the value with each name of a map once: the last value wins."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if not _holds(kind, "map"):
@@ -74,12 +73,12 @@ def merge_names(value: "Column", kind: "DataType") -> "Column":
 
 
 def has_maps(kind: "DataType") -> bool:
-    """Whether there are maps in a type."""
+    """Return whether a type contains a map."""
     return _holds(kind, "map")
 
 
 def _restore(value: "Column", text: "Column", kind: "DataType") -> "Column":
-    """The value of this type, of which `text` is how it is written."""
+    """Return the value of this type, with `text` as its written form."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if not _holds(kind, "string"):
@@ -101,7 +100,7 @@ def _restore(value: "Column", text: "Column", kind: "DataType") -> "Column":
 
 
 def _is_changed(value: "Column", kind: "DataType") -> "Column":
-    """Whether a text within the value looks like one that `from_json` made of another value."""
+    """Return whether a text in the value may come from another type."""
     from pyspark.sql import functions as F  # noqa: N812
 
     name = kind.typeName()
@@ -117,7 +116,7 @@ def _is_changed(value: "Column", kind: "DataType") -> "Column":
 
 
 def _cut(text: "Column", name: str) -> "Column":
-    """How the last value of this name is written in the text of an object; empty where it is not found."""
+    """Return the written form of the last value of this name in an object; empty if it is not found."""
     from pyspark.sql import functions as F  # noqa: N812
 
     mark = f'"{"".join(map(_match, name))}"'
@@ -128,7 +127,7 @@ def _cut(text: "Column", name: str) -> "Column":
 
 
 def _match(character: str) -> str:
-    """A regular expression for a character of a name in JSON, as it is or as an escape of its UTF-16 units."""
+    """Return a regular expression for a character of a name in JSON, plain or as an escape of its UTF-16 units."""
     as_it_is = "".join(rf"\x{{{ord(one):x}}}" for one in json.dumps(character, ensure_ascii=False)[1:-1])
     escaped = re.sub("(.{4})", r"\\\\u(?i:\1)", character.encode("utf-16-be", "surrogatepass").hex())
     return f"(?:{as_it_is}|{escaped})"
@@ -141,7 +140,7 @@ def _rebuild(value: "Column", fields: "Iterable[tuple[str, Column]]") -> "Column
 
 
 def _holds(kind: "DataType", wanted: str) -> bool:
-    """Whether a type is of this kind, or holds one that is."""
+    """Return whether a type is of this kind or contains one that is."""
     name = kind.typeName()
     if name == "struct":
         return any(_holds(one.dataType, wanted) for one in kind.fields)

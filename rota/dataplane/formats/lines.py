@@ -1,8 +1,8 @@
-"""Texts of JSON that hold something behind their first value: Spark's parser reads the first value, and drops the rest.
+"""JSON texts with more than one value: Spark's parser reads the first value and drops the rest.
 
-Law: `holds_one` is true of a text that is one value, and of no text in which more than a comma follows the first value. Most
-texts show by a scan that they are one value (`FLAT`, `NESTED`). The others are parsed twice more, by Spark's own parser
-under the options of the source: within a list and within an object. What ends the one early does not end the other.
+Law: `holds_one` is true of a text that is one value, and of no text in which more than a comma follows the first value.
+A scan (`FLAT`, `NESTED`) proves this for most texts. Spark's own parser parses the others twice more, under the options
+of the source: within a list and within an object. A text that ends the list early does not end the object.
 """
 
 import json
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 FLAT = r"\A[^}\]]*+[}\]]\s*+\z"  # the only end of a value is the last character
 STRING = r'"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+"'
-TEXTS = "array<string>"  # of any values, without a look into them
+TEXTS = "array<string>"  # of any values, without parsing them
 KEYED = f"v string, {CORRUPT} string"
 LIST = r"\A\s*+\["
 DIGITS = 1000  # that Spark's parser takes of a number
-NAMED = 5  # fields that a reason names
+MAX_NAMED_FIELDS = 5  # fields that a reason names
 ILL = "a quote does not close, or something follows it within its field: see the options quote and escape"
 BOM = "\ufeff"  # at the start of a line Spark's reader passes over it
 
@@ -30,8 +30,12 @@ BOM = "\ufeff"  # at the start of a line Spark's reader passes over it
 def explain_bad(
     format: str, raw: str, nulls: Sequence[FieldPath], options: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """Why a raw record is bad, as far as it shows, and `nulls`: the paths of the fields that Spark made null of it. Of JSON
-    that names the fields that do not parse; of CSV those that are empty are among them."""
+    """Return why a raw record is bad, as far as it can be known.
+
+    Args:
+        nulls: the paths of the fields that Spark set to null. The reason names those that do not parse as JSON; of CSV
+            it also names empty ones.
+    """
     if why := explain_bytes(raw):
         return why
     if format == "csv":
@@ -47,19 +51,19 @@ def explain_bad(
 
 
 def _name(paths: Sequence[FieldPath]) -> str:
-    more = f" and {len(paths) - NAMED} more" if len(paths) > NAMED else ""
-    return ", ".join(".".join(path) for path in paths[:NAMED]) + more
+    more = f" and {len(paths) - MAX_NAMED_FIELDS} more" if len(paths) > MAX_NAMED_FIELDS else ""
+    return ", ".join(".".join(path) for path in paths[:MAX_NAMED_FIELDS]) + more
 
 
 def _find(value: Any, path: FieldPath) -> Any:
-    """What stands there in a value of JSON; None also where it has no such place."""
+    """Return the value at that path of a JSON value; None if there is no such path."""
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def explain_bytes(raw: str) -> str:
-    """Why a raw record, whose bytes that are not UTF-8 are surrogates, is no text; empty if it is."""
+    """Return why a raw record with undecodable bytes (surrogates) is no text; empty if it is text."""
     try:
         raw.encode()
     except UnicodeEncodeError as error:
@@ -69,13 +73,14 @@ def explain_bytes(raw: str) -> str:
 
 
 def explain_text(text: str) -> str:
-    """Why the text is no JSON, or is beyond a limit of Spark's parser; empty if neither."""
+    """Return why the text is no JSON, or exceeds a limit of Spark's parser; empty if neither."""
     return _read(text)[1]
 
 
 def _read(text: str) -> tuple[Any, str]:
-    """The value of JSON, its numbers as text, and what `explain_text` says of it. Nothing is raised: who wrote it nests as
-    deep as he likes, and of a number, which Python reads up to some thousands of digits, the digits are taken."""
+    """Return the JSON value, with numbers as text, and the result of `explain_text`. It never raises: input may nest
+    deeply, and Python reads numbers up to some thousands of digits only, so their digits are kept as text.
+    """
     longest = 0
 
     def take(number: str) -> str:
@@ -93,12 +98,12 @@ def _read(text: str) -> tuple[Any, str]:
 
 
 def show(raw: bytes) -> str:
-    """A text as an error shows it."""
+    """Return a text as an error quotes it."""
     return raw.decode(errors="replace").replace("\0", "\\0")
 
 
 def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":
-    """Those of `lines` (its column `value`) that begin with a good record, and hold more; `schema` is the record's DDL."""
+    """Return the `lines` (column `value`) that begin with a good record and contain more. `schema` is the record's DDL."""
     from pyspark.sql import functions as F  # noqa: N812
 
     def good(text: "Column") -> "Column":
@@ -111,14 +116,14 @@ def find_joined(lines: "DataFrame", schema: str, options: Mapping[str, str]) -> 
 
 
 def skip_mark(text: "Column") -> "Column":
-    """The text without a byte order mark at its start, as Spark's reader takes it."""
+    """Return the text without a leading byte order mark, as Spark's reader does."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.when(text.startswith(BOM), F.substr(text, F.lit(2))).otherwise(text)
 
 
 def holds_one(text: "Column", options: Mapping[str, str]) -> "Column":
-    """Whether nothing but a comma follows the first value of a text."""
+    """Return whether only a comma may follow the first value of a text."""
     from pyspark.sql import functions as F  # noqa: N812
 
     body, given = F.regexp_replace(text, r",\s*\z", ""), dict(options)
@@ -129,7 +134,9 @@ def holds_one(text: "Column", options: Mapping[str, str]) -> "Column":
 
 
 def enclose(start: str, text: "Column", end: str, options: Mapping[str, str]) -> "Column":
-    """The text within others, behind the end of a comment if it may end in one: a plan with a line break is not read."""
+    """Return the text between others, after the end of a comment if it may end in one: Spark's plan cannot be parsed
+    with a line break.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     comments = any(name.lower() == "allowcomments" and said.lower() == "true" for name, said in options.items())
@@ -137,7 +144,7 @@ def enclose(start: str, text: "Column", end: str, options: Mapping[str, str]) ->
 
 
 def _nest(depth: int) -> str:
-    """An object or a list that holds others down to this depth."""
+    """Return the pattern of an object or list with nesting down to this depth."""
     deeper = rf"|{_nest(depth - 1)}" if depth else ""
     return rf"[\{{\[](?:[ \t,:0-9A-Za-z+.\-]++|{STRING}{deeper})*+[\}}\]]"
 

@@ -1,21 +1,21 @@
-"""How records of CSV are quoted: which are well-formed, by Spark's options.
+"""Well-formed CSV quotes, by Spark's options.
 
-Law: a record is well-formed if each of its fields is quoted as a whole or does not begin with a quote. Spark's parser reads
-any other record too, but guesses: a quote that does not close takes the rest of the record into its field. `is_clean` never
-takes bytes whose records `pattern` would not match.
+Law: a record is well-formed if each of its fields is quoted as a whole or does not begin with a quote. Spark's parser
+reads any other record too, but guesses: an open quote takes the rest of the record into its field. `is_clean` never
+accepts bytes with a record that `pattern` would not match.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-LENIENT = "unescapedquotehandling"  # a user who sets this option chooses how Spark's parser guesses
+LENIENT = "unescapedquotehandling"  # with this option, the user chooses how Spark's parser guesses
 BLANK = r"[\x00-\x20]*+"
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The separator, quote and escape of CSV. An empty `quote`: fields are not quoted, or not checked."""
+    """The separator, quote and escape of CSV. With an empty `quote`, fields are not quoted, or quotes are not checked."""
 
     sep: str = ","
     quote: str = '"'
@@ -24,7 +24,7 @@ class Dialect:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "Dialect":
-        """The dialect that the options of a source declare."""
+        """Return the dialect that the options of a source declare."""
         given = {name.lower(): text for name, text in options.items()}
         quote = "" if LENIENT in given else given.get("quote", '"')
         trims = any(given.get(f"ignore{side}whitespace", "").lower() == "true" for side in ("leading", "trailing"))
@@ -33,17 +33,19 @@ class Dialect:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the separator is made of blanks: then a record of empty fields looks like a blank line."""
+        """Return whether the separator consists of blanks: then a record of empty fields looks like a blank line."""
         return all(one <= " " for one in self.sep)
 
     @property
     def pattern(self) -> str:
-        """A regular expression of Java's and Python's for one well-formed record; empty if every record is."""
+        """Return a regular expression (Java and Python) for one well-formed record; empty if every record is
+        well-formed.
+        """
         field = self._field(f"(?:(?!{_code(self.sep)}){_ANY})*+")
         return rf"\A(?:{field}{_code(self.sep)})*+{field}{_END}" if field else ""
 
     def find_ill(self, text: str) -> int:
-        """Where the first ill-formed record of a text begins, whose records may span lines; -1 if there is none."""
+        """Return where the first ill-formed record of a text begins, if records may span lines; -1 if there is none."""
         field = self._field(rf"(?:(?!{_code(self.sep)})[^\r\n])*+")
         if not field:
             return -1
@@ -67,8 +69,8 @@ class Dialect:
         return rf"(?:{around}{quote}{inside}{quote}{around}|(?!{around}{quote}){bare})"
 
     def is_clean(self, block: bytes) -> bool:
-        """Whether whole lines are well-formed records for sure. It costs a look at each quote."""
-        import numpy as np  # `rota status` opens sources, and does without
+        """Return whether whole lines are certainly well-formed records. The cost grows with the quotes."""
+        import numpy as np  # `rota status` opens sources without it
 
         mark = self.quote.encode()
         if not mark or mark not in block:

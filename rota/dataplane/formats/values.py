@@ -1,15 +1,15 @@
-"""Raw values as records: a message of a queue or a topic, a column of a database, a line of a landed file.
+"""Parses raw values into records: messages of a queue or topic, a column of a database, lines of a landed file.
 
-Law: a value is good if and only if it is whole and parses under the schema, and its fate is the same in every source.
+Law: a value is good if and only if it is complete and parses under the schema. The result is the same in every source.
 - A value whose bytes are not in the declared encoding, UTF-8 by default, is bad.
-- A byte order mark at its start is passed over.
-- JSON holds one object. A blank text, `null`, and what follows a first value but a comma make it bad. A line of a file may
-  hold a list of objects, which is as many records; a message may not.
-- CSV is one line with well-formed quotes (`quoting`). A message may end as lines do; a blank one, a comment and a second
-  line make it bad.
-A column of text holds a number or an object of JSON as it is written. A map holds the last value of a name.
+- A leading byte order mark is skipped.
+- JSON holds one object. A blank text, `null`, and anything but a comma after the first value make it bad. A line of a
+  file may hold a list of objects, which is as many records; a message may not.
+- CSV is one line with well-formed quotes (`quoting`). A message may end with a line end; a blank one, a comment or a
+  second line makes it bad. A text column holds a number or an object of JSON as it is written. A map holds the last
+  value of a name.
 
-A value that is absent is a blank one. Of format "bytes" each value is good, and is the one column of the schema.
+An absent value counts as a blank one. With format "bytes" each value is good, and is the one column of the schema.
 """
 
 import re
@@ -44,7 +44,7 @@ SHOWN = r"[^\x00-\x20]"  # what is not blank
 
 
 def stage(folder: Path, partition: str, found: Iterable[tuple[int, bytes]]) -> None:
-    """Writes a partition's values, pairs of offset and bytes, where Spark reads them."""
+    """Write a partition's values, pairs of offset and bytes, to a place that Spark can read."""
     folder.mkdir(parents=True, exist_ok=True)
     pairs = tuple(found)
     columns = [[value for _, value in pairs], [names.split(partition)] * len(pairs), [offset for offset, _ in pairs]]
@@ -61,7 +61,7 @@ def read_staged(
     format: str,
     options: Mapping[str, str],
 ) -> "Iterator[DataFrame]":
-    """The records of what was found of each partition, which lies in `folder` while the context lasts."""
+    """Yield the records of each partition's staged values, which lie in `folder` inside the context."""
     try:
         for partition, values in found.items():
             stage(folder, partition, values)
@@ -124,8 +124,9 @@ def parse(
 
 
 def _restore(frame: "DataFrame", schema: str, kind: "StructType") -> "DataFrame":
-    """The frame in which columns hold what their text in the column `OURS` says. A step for each change: Spark copies an
-    expression into each place that uses it."""
+    """Return the frame with columns restored from their text in the column `OURS`. Each change is a step of its own:
+    Spark copies an expression into each place that uses it.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     given = {f.name: f.dataType for f in kind.fields if f.name != CORRUPT and exact.has_texts(f.dataType)}
@@ -140,7 +141,7 @@ def _column(name: str) -> "Column":
 
 
 def _is_line(text: "Column", options: Mapping[str, str], of_file: bool) -> "Column":
-    """Whether a text is one record of CSV, as far as its quotes and ends say."""
+    """Return whether a text is one record of CSV, by its quotes and line ends."""
     from pyspark.sql import functions as F  # noqa: N812
 
     dialect = Dialect.of(options)
@@ -151,7 +152,7 @@ def _is_line(text: "Column", options: Mapping[str, str], of_file: bool) -> "Colu
 
 
 def is_shown(text: "Column", dialect: Dialect | None = None) -> "Column":
-    """Whether a text is more than a blank line: empty fields between blanks that are separators are a record."""
+    """Return whether a text is more than a blank line: empty fields with a blank separator are a record."""
     from pyspark.sql import functions as F  # noqa: N812
 
     blank_fields = F.contains(text, F.lit(dialect.sep)) if dialect and dialect.is_blank else F.lit(False)
@@ -161,7 +162,7 @@ def is_shown(text: "Column", dialect: Dialect | None = None) -> "Column":
 def _list_records(
     record: "Column", text: "Column", schema: str, options: Mapping[str, str], names_found: Sequence[str]
 ) -> "Column":
-    """The records of a line of JSON: those of a list, each of which must be a good object, or one."""
+    """Return the records of a line of JSON: those of a list, each of which must be a good object, or the one value."""
     from pyspark.sql import functions as F  # noqa: N812
 
     whole = lines.enclose('{"r":', F.regexp_replace(text, r",\s*\z", ""), "}", options)
@@ -176,7 +177,7 @@ def _list_records(
 
 
 def recode(frame: "DataFrame", encoding: str) -> "DataFrame":
-    """The frame with a column `text`: what its first column is in this encoding, null where it is not in it."""
+    """Return the frame with a column `text`: its first column in this encoding; null if its bytes are not in it."""
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(decoding)
@@ -185,7 +186,7 @@ def recode(frame: "DataFrame", encoding: str) -> "DataFrame":
 
 
 def merge_names(frame: "DataFrame", schema: str, format: str) -> "DataFrame":
-    """The frame that Spark's reader of files gave: a map of JSON holds the last value of a name."""
+    """Return the frame of Spark's file reader, with the last value of each name in JSON maps."""
     if format != "json" or "map" not in schema.lower():
         return frame
     kinds = {f.name: f.dataType for f in frame.schema.fields if exact.has_maps(f.dataType)}
@@ -193,8 +194,9 @@ def merge_names(frame: "DataFrame", schema: str, format: str) -> "DataFrame":
 
 
 def drop_headers(frame: "DataFrame", schema: str, options: Mapping[str, str]) -> "DataFrame":
-    """The lines of CSV files, with a column `begins`, without that column and without the header of each file. A header that
-    is not as declared fails the job."""
+    """Return the lines of CSV files without their headers and without the column `begins`. A header that differs from
+    the schema fails the job.
+    """
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(decoding)
@@ -205,14 +207,14 @@ def drop_headers(frame: "DataFrame", schema: str, options: Mapping[str, str]) ->
 
 
 def decode(value: bytes) -> str:
-    """The text of a value, as `quarantine` and `explain_bad` take it: bytes that are not UTF-8 are kept."""
+    """Return the text of a value for `quarantine` and `explain_bad`: undecodable bytes are kept as surrogates."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def explain_bad(
     format: str, text: str, nulls: Sequence[FieldPath], options: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """See `lines.explain_bad`, of a text that may be more or less than a line."""
+    """See `lines.explain_bad`; the text may be more or less than a line."""
     if why := lines.explain_bytes(text):
         return why
     if format == "csv" and (not text.strip() or re.search(r"[\r\n]", re.sub(ENDED.replace("z", "Z"), "", text))):
