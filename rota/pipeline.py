@@ -101,6 +101,12 @@ def check_new_columns(new_columns: str, format: str, where: str) -> None:
         raise ConfigError(f"new_columns={new_columns!r} of {where} is for Parquet; of {format}, {why}. Leave it out")
 
 
+def check_nanoseconds(nanoseconds: str, format: str, where: str) -> None:
+    """Raise ConfigError for a policy that is unknown, or that the format does not have."""
+    if nanoseconds not in ("refuse", "truncate") or (nanoseconds != "refuse" and format != "parquet"):
+        raise ConfigError(f"nanoseconds={nanoseconds!r} of {where}: give 'refuse', or, of Parquet, 'truncate'")
+
+
 def check_names(schema: str, format: str, where: str) -> None:
     """Raise ConfigError if a column has the name of one of rota's columns, which would replace it. Case is ignored."""
     ours = (PARTITION, OFFSET) if format in ("parquet", "bytes") else (PARTITION, OFFSET, CORRUPT)
@@ -180,9 +186,11 @@ class Files:
     options: Mapping[str, str] = field(default_factory=dict)
     after: str = "keep"
     new_columns: str = "ignore"
+    nanoseconds: str = "refuse"
 
     def __post_init__(self) -> None:
         checked_address(self.path, READ_BY_SPARK)
+        check_nanoseconds(self.nanoseconds, self.format, f"files({self.path!r})")
         check_new_columns(self.new_columns, self.format, f"files({self.path!r})")
         check_after(self.after, f"files({self.path!r})")
         check_format(self.format, ("csv", "json", "parquet"), self.schema, self.options, f"files({self.path!r})")

@@ -1,7 +1,7 @@
 """Parquet written byte by byte: columns of every physical and logical type, also those that pyarrow never writes.
 
-Law: it shares no code with what reads it. A column is required and has its values plain, or by a dictionary; in a list, a
-map or a struct it has one of them a row.
+Law: it shares no code with what reads it. A column has its values plain, or by a dictionary; in a list, a map or a struct
+it has one of them a row. All is required, but for a leaf that is `optional`: it may be null where its values are plain.
 """
 
 import struct
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-REQUIRED, REPEATED = 0, 2
+REQUIRED, OPTIONAL, REPEATED = 0, 1, 2
 CONVERTED = {
     "UTF8": 0, "MAP": 1, "LIST": 3, "ENUM": 4, "DECIMAL": 5, "DATE": 6, "TIME_MILLIS": 7, "TIME_MICROS": 8,
     "TIMESTAMP_MILLIS": 9, "TIMESTAMP_MICROS": 10, "UINT_8": 11, "UINT_16": 12, "UINT_32": 13, "UINT_64": 14, "INT_8": 15,
@@ -20,6 +20,7 @@ CONVERTED = {
 UNITS = {"ms": 1, "us": 2, "ns": 3}
 PLAIN, RLE, BY_DICTIONARY = 0, 3, 8
 SHAPES = ("flat", "struct", "array", "map")  # of a map both key and value
+MAPS = "array of map"
 
 
 class Long(int):
@@ -31,12 +32,13 @@ class Leaf:
     """`converted` is one of CONVERTED, or empty. `logical`: Thrift's LogicalType, for those without a converted type."""
 
     physical: str
-    values: Sequence[bytes]  # each plain, as Parquet has it
+    values: Sequence[bytes | None]  # each plain, as Parquet has it
     converted: str = ""
     logical: Mapping[int, Any] | None = None
     precision: int = 0
     scale: int = 0
     length: int = 0
+    optional: bool = False
 
 
 def write(
@@ -52,10 +54,10 @@ def write(
             start, data = len(body), b""
             count = len(at.values)
             if by_dictionary:
-                plain = b"".join(at.values)
+                plain = b"".join(filter(None, at.values))
                 data = _encode({1: 2, 2: len(plain), 3: len(plain), 7: {1: count, 2: PLAIN}})[1] + plain
             dictionary = len(data)
-            page = _levels(shape, count) + (_indices(count) if by_dictionary else _join(at))
+            page = _levels(shape, at) + (_indices(count) if by_dictionary else _join(at))
             encoding = BY_DICTIONARY if by_dictionary else PLAIN
             header = {1: 0, 2: len(page), 3: len(page), 5: {1: count, 2: encoding, 3: RLE, 4: RLE}}
             data += _encode(header)[1] + page
@@ -73,16 +75,17 @@ def write(
 
 
 def _join(leaf: Leaf) -> bytes:
+    values = [value for value in leaf.values if value is not None]
     if leaf.physical != "BOOLEAN":
-        return b"".join(leaf.values)
-    return bytes([sum(value[0] << at for at, value in enumerate(leaf.values))])
+        return b"".join(values)
+    return bytes([sum(value[0] << at for at, value in enumerate(values))])
 
 
 def _element(name: str, leaf: Leaf) -> dict[int, Any]:
     found: dict[int, Any] = {1: PHYSICAL.index(leaf.physical)}
     if leaf.length:
         found[2] = leaf.length
-    found |= {3: REQUIRED, 4: name.encode()}
+    found |= {3: OPTIONAL if leaf.optional else REQUIRED, 4: name.encode()}
     if leaf.converted:
         found[6] = CONVERTED[leaf.converted]
     if leaf.precision:
@@ -102,19 +105,23 @@ def _lay_out(name: str, shape: str, leaf: Leaf) -> tuple[list[dict[int, Any]], l
         return [{3: REQUIRED, 4: top, 5: 1, 6: CONVERTED["LIST"]}, inner, _element("element", leaf)], [
             [top, b"list", b"element"]
         ]
-    inner = {3: REPEATED, 4: b"key_value", 5: 2}
-    paths = [[top, b"key_value", b"key"], [top, b"key_value", b"value"]]
-    return [
-        {3: REQUIRED, 4: top, 5: 1, 6: CONVERTED["MAP"]}, inner, _element("key", leaf), _element("value", leaf),
-    ], paths  # fmt: skip
+    groups = [{3: REQUIRED, 4: top, 5: 1, 6: CONVERTED["MAP"]}, {3: REPEATED, 4: b"key_value", 5: 2}]
+    above = [top]
+    if shape == MAPS:
+        outer = {3: REQUIRED, 4: top, 5: 1, 6: CONVERTED["LIST"]}, {3: REPEATED, 4: b"list", 5: 1}
+        groups = [*outer, groups[0] | {4: b"element"}, groups[1]]
+        above = [top, b"list", b"element"]
+    paths = [[*above, b"key_value", part] for part in (b"key", b"value")]
+    return [*groups, _element("key", leaf), _element("value", leaf)], paths
 
 
-def _levels(shape: str, count: int) -> bytes:
-    """Of repetition all 0, of definition all 1: one value a row."""
-    if shape in ("flat", "struct"):
-        return b""
-    repeated, defined = _varint(count << 1) + b"\0", _varint(count << 1) + b"\1"
-    return b"".join(struct.pack("<I", len(one)) + one for one in (repeated, defined))
+def _levels(shape: str, leaf: Leaf) -> bytes:
+    """Of repetition all 0; of definition the highest for a value, and one less for null."""
+    nested = {"array": 1, "map": 1, MAPS: 2}.get(shape, 0)
+    top = nested + leaf.optional
+    repeated = _varint(len(leaf.values) << 1) + b"\0"
+    defined = b"".join(_varint(1 << 1) + bytes([top - (value is None)]) for value in leaf.values)
+    return b"".join(struct.pack("<I", len(one)) + one for one in (repeated,) * bool(nested) + (defined,) * bool(top))
 
 
 def _indices(count: int) -> bytes:

@@ -251,24 +251,3 @@ def test_a_footer_that_states_other_rows_than_its_groups_is_refused(tmp_path: Pa
     assert parquet.explain_misfit(file, wanted, False) == (
         "states 0 rows in its footer, and its row groups have 6. Write the file again"
     )
-
-
-def test_of_a_map_whose_key_is_optional_the_other_columns_are_read(tmp_path: Path) -> None:
-    file = tmp_path / "a.parquet"
-    rows = pa.table({"m": pa.nulls(1, pa.map_(pa.string(), pa.int32())), "n": pa.array([1], pa.int32())})
-    pq.write_table(rows, file, store_schema=False)
-    required, optional = b"\x25\x00\x18\x03key", b"\x25\x02\x18\x03key"
-    file.write_bytes(file.read_bytes().replace(required, optional))
-    with pytest.raises(pa.ArrowInvalid, match=parquet.OPTIONAL_KEY):
-        pq.read_metadata(file)
-
-    def explain(**kinds: object) -> str:
-        fields = [{"name": name, "type": kind, "metadata": {}} for name, kind in kinds.items()]
-        return parquet.explain_misfit(file, {"type": "struct", "fields": fields}, False)
-
-    assert explain(n="integer") == ""
-    assert explain(n="string").startswith("has n as INT32, not string: ")
-    kind = {"type": "map", "keyType": "string", "valueType": "integer", "valueContainsNull": True}
-    assert explain(m=kind).startswith(
-        "has m as a nested column of a file whose map keys are marked optional, not map: "
-    )

@@ -82,9 +82,11 @@ def _explain_name(name: str, part: Node, same: list[str]) -> str:
 
 
 def extend(spark: "SparkSession", schema: str, added: Iterable[Field]) -> "StructType | str":
-    """The columns of a DDL and those that are added, as Spark's reader takes them."""
-    if not (fields := list(added)):
+    """Return the columns of a DDL and those that are added, as Spark's reader takes them. An added column replaces a
+    declared one of its name."""
+    if not (fields := {field["name"].lower(): field for field in added}):
         return schema
     from pyspark.sql.types import StructField, StructType
 
-    return StructType([*spark.createDataFrame([], schema).schema, *map(StructField.fromJson, fields)])
+    declared = [fields.pop(one.name.lower(), one.jsonValue()) for one in spark.createDataFrame([], schema).schema]
+    return StructType([StructField.fromJson(dict(field)) for field in (*declared, *fields.values())])

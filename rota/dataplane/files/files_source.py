@@ -5,7 +5,6 @@ a file is read under the ordinal that the index gave it, once it rested, and onl
 folder that cannot be listed, or a file that cannot be looked at, keeps its own partition waiting and no other.
 """
 
-import json
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import columns, names
-from rota.dataplane.files import added, fitting, headers, listing, parquet, recount, staging, text_lines, texts
+from rota.dataplane.files import fitting, headers, listing, parquet_reading, staging, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
@@ -30,7 +29,7 @@ from rota.ids import is_partition, key_of, partition_id, quote
 from rota.ledger.values import Ranges, Spans
 from rota.pipeline import Files, Pipeline
 from rota.portions import take_portions
-from rota.record import CORRUPT, OFFSET, PARTITION
+from rota.record import CORRUPT
 from rota.stores import join
 
 if TYPE_CHECKING:
@@ -242,15 +241,11 @@ class FilesSource:
                 self._refuse(lambda file, _: staging.explain_misnamed(file), files, ranges)
                 if self.declared.format != "parquet":
                     yield self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
-                else:  # whoever counts its records notices what Spark does not see
-                    frame, held = self._read_parquet(spark, shown, files, ranges)
-
-                    def check() -> None:
-                        wrong = recount.explain_miscounts(spark, shown, frame, held)
-                        self._refuse(lambda _, path: wrong.get(path, ""), files, ranges)
-
-                    rows = sum(rows for _, rows in held.values())
-                    yield Records(frame, None, lambda: rows, identify=shown.identify, named=shown.named, recount=check)
+                else:  # the count of its records shows what Spark does not see
+                    places = [(p, o) for p, (start, end) in ranges.items() for o in range(start, end)]
+                    of = {files[p][o].path: (p, o, one) for (p, o), one in zip(places, landed, strict=True)}
+                    refuse = partial(self._refuse, files=files, ranges=ranges)
+                    yield parquet_reading.read(spark, shown, self.declared, of, self.read_columns, refuse)
         finally:
             self.reading.clear()
 
@@ -374,28 +369,3 @@ class FilesSource:
             for file in files[partition][start:end]:
                 if why := explain(self.landing.find(file), file.path):
                     raise SourceChanged(f"{file.path} {why}", partition=partition)
-
-    def _read_parquet(
-        self, spark: "SparkSession", shown: Shown, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
-    ) -> "tuple[DataFrame, recount.Held]":
-        """Return the frame, and the rows that each file's footer states.
-
-        Raises: SourceChanged for a file without a declared column, which would be null in every row, or with a type of
-        which Spark would make other values; not where null is declared, or the column came by itself.
-        """
-        landed = [
-            (p, o, file) for p, (start, end) in ranges.items() for o, file in enumerate(files[p][start:end], start)
-        ]
-        more, new = added.Added(frozenset(), {}), self.declared.new_columns
-        with ThreadPoolExecutor(1) as pool:  # while Spark lists the files
-            reading = pool.submit(parquet.read_footers, {file.path: self.landing.find(file) for *_, file in landed})
-            if new == "add":
-                more = added.Added.of(self.declared.schema, self.read_columns())
-                self._refuse(lambda _, path: more.take(path, reading.result()[path]), files, ranges)
-            frame = shown.load(spark, self.declared, self.options, added=more.chosen.values())
-            schema = json.loads(frame.schema.json())
-        footers = reading.result()
-        schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
-        null = self.declared.options.get("mergeSchema", "false").lower() == "true"
-        self._refuse(lambda file, path: parquet.explain_misfit(file, schema, null, new, footers[path]), files, ranges)
-        return frame, {(p, o): (file.path, foot.rows) for p, o, file in landed if (foot := footers[file.path])}

@@ -14,8 +14,7 @@ table. Where new columns are added (`added`), the declared ones here are all tha
 Law: so is a file whose footer cannot be read, or states other rows than its row groups have, and a file of no bytes. Of a
 file that the transform does not need Spark reads nothing.
 
-Of a file with a map whose key is marked optional Arrow reads no schema. Its flat columns are read; a nested one that is
-declared is refused, since Spark would give a map with a null key.
+Law: a declared map whose key is marked optional is read, unless a key is null (see `optional_keys`).
 
 What is equal: the number, the text's bytes, the point in time. A date is its midnight, a time without zone is one of UTC
 and the other way round, since Spark's session is in UTC. Of INT96, the old form of a time, Spark drops the nanoseconds that
@@ -32,8 +31,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow._parquet import _reconstruct_filemetadata  # what unpickles a footer: Arrow opens no file with such a key
 
+from rota.dataplane.files import optional_keys
 from rota.dataplane.files.landing import LandedBytes
 from rota.ledger.schema import BROUGHT, list_added, make_struct
 
@@ -73,8 +72,8 @@ DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 NARROW, MIDDLE = 9, 18  # digits of a decimal for which Spark takes 32 bits, and 64
 OPTIONAL_KEY = "Map keys must be annotated as required"
 NANOSECONDS = (
-    "No type of Spark has nanoseconds. Write the file with microseconds: in pandas, "
-    "df.to_parquet(..., coerce_timestamps='us', allow_truncated_timestamps=True)"
+    "No type of Spark has nanoseconds. Declare it as timestamp, with nanoseconds='truncate'; or write the file with "
+    "microseconds: in pandas, df.to_parquet(..., coerce_timestamps='us', allow_truncated_timestamps=True)"
 )
 SHOWN = 200  # characters of Arrow's reason
 AT_ONCE = 16  # footers that are read at a time
@@ -96,11 +95,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file says of itself: its rows, and its columns as parts of `whole`; or why it is no Parquet."""
+    """The rows of a file, and its columns as parts of `whole`; or why it is no Parquet. `optional_keys`: the paths of the
+    map keys that are marked optional."""
 
     rows: int
     whole: Node
     broken: str = ""
+    optional_keys: tuple[str, ...] = ()
 
 
 def read_footer(file: LandedBytes) -> Footer | None:
@@ -109,16 +110,16 @@ def read_footer(file: LandedBytes) -> Footer | None:
         with file.open("rb") as raw:
             if not raw.seek(0, SEEK_END):
                 return Footer(0, Node("", "struct"), "has no bytes, which is no Parquet. Write the file again")
-            metadata, whole = _open(raw)
+            metadata, whole, keys = _open(raw)
             held = sum(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
             if held != metadata.num_rows:
                 why = f"states {metadata.num_rows} rows in its footer, and its row groups have {held}. Write the file again"
                 return Footer(0, Node("", "struct"), why)
-            return Footer(metadata.num_rows, whole)
+            return Footer(metadata.num_rows, whole, optional_keys=keys)
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno:
             return None
-        why = f"is no Parquet ({str(error).partition(chr(10))[0][:SHOWN]}). Bring a whole file"
+        why = f"is no Parquet ({_take_first_line(error)}). Bring a whole file"
         return Footer(0, Node("", "struct"), why)
 
 
@@ -167,7 +168,7 @@ def explain_misfit(
         return f"has {what}, and the schema of files(...) has not. Declare what you want of it, or say new_columns='ignore'"
     others = [(at, node, wanted) for at, node, wanted in misfits if node is not None and (rows or node.sort)]
     if not others:
-        return ""
+        return _explain_null_key(file, declared, footer)
     for at, node, wanted in others:
         if first := brought.get(at[0].lower()):
             said = f"has {'.'.join(at)} as {node.shown}, and {first} brought it as {wanted}"
@@ -175,6 +176,25 @@ def explain_misfit(
     said = ", ".join(f"{'.'.join(at)} as {_name_type(node, wanted)}, not {wanted}" for at, node, wanted in others)
     told = [(".".join(at), node) for at, node, _ in others]
     return f"has {said}: Spark would read other values, or none. {_advise(told)}"
+
+
+def _explain_null_key(file: LandedBytes, declared: dict[str, Any], footer: Footer) -> str:
+    """Why a declared map of the file cannot be read: a key is null; empty where that is not so."""
+    wanted = {field["name"].lower() for field in declared["fields"]}
+    if keys := [path for path in footer.optional_keys if path.partition(".")[0].lower() in wanted]:
+        try:
+            with file.open("rb") as raw:
+                if path := optional_keys.find_null(raw, keys):
+                    return f"has a null key in {path}, and no map has one. Write each entry with a key"
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno:
+                raise
+            return f"has map keys that cannot be read ({_take_first_line(error)}). Bring a whole file"
+    return ""
+
+
+def _take_first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:SHOWN]
 
 
 def _name_type(node: Node, wanted: str) -> str:
@@ -234,22 +254,17 @@ def _find_best(node: Node) -> str:
     return f"decimal({digits},{node.scale})"
 
 
-def _open(raw: BinaryIO) -> tuple[Any, Node]:
-    """What the footer holds, and its columns."""
+def _open(raw: BinaryIO) -> tuple[Any, Node, tuple[str, ...]]:
+    """What the footer holds, its columns, and the paths of the keys that are marked optional."""
+    keys: tuple[str, ...] = ()
     try:
         opened = pq.ParquetFile(raw)
-        leaves = map(opened.schema.column, range(len(opened.schema)))
-        return opened.metadata, _read_node(pa.struct(list(opened.schema_arrow)), leaves)
     except pa.ArrowInvalid as error:
         if OPTIONAL_KEY not in str(error):
             raise
-    end = raw.seek(-8, SEEK_END)
-    raw.seek(end - int.from_bytes(raw.read(4), "little"))
-    metadata = _reconstruct_filemetadata(pa.py_buffer(raw.read(end - raw.tell())))
-    nested = Node("a nested column of a file whose map keys are marked optional", "nested")
-    leaves = map(metadata.schema.column, range(len(metadata.schema)))
-    parts = {leaf.path.partition(".")[0]: nested if leaf.path != leaf.name else _read_leaf("", leaf) for leaf in leaves}
-    return metadata, Node("", "struct", tuple(parts.items()))
+        opened, keys = optional_keys.open_required(optional_keys.read_tail(raw)[1])
+    leaves = map(opened.schema.column, range(len(opened.schema)))
+    return opened.metadata, _read_node(pa.struct(list(opened.schema_arrow)), leaves), keys
 
 
 def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
@@ -263,11 +278,7 @@ def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
         return Node(str(kind), "map", (("key", key), ("value", _read_node(kind.item_type, leaves))))
     if pa.types.is_nested(kind):
         return Node(str(kind), "array", (("element", _read_node(kind.value_type, leaves)),))
-    return _read_leaf(str(kind.value_type if pa.types.is_dictionary(kind) else kind), next(leaves))
-
-
-def _read_leaf(shown: str, leaf: Any) -> Node:
-    """`shown`: how an error calls the type; empty: by the leaf's own types."""
+    leaf = next(leaves)
     logical = json.loads(leaf.logical_type.to_json())
     name = logical["Type"]
     if name == "Int":
@@ -275,7 +286,7 @@ def _read_leaf(shown: str, leaf: Any) -> Node:
     elif name == "Timestamp":
         name = f"{name} {logical['timeUnit']}"
     return Node(
-        shown or f"{leaf.physical_type} {name}".removesuffix(" None"),
+        str(kind.value_type if pa.types.is_dictionary(kind) else kind),
         key=(leaf.physical_type, name),
         digits=logical.get("precision", 0),
         scale=logical.get("scale", 0),
