@@ -171,6 +171,13 @@ class TidiesUp(Protocol):
         file. Empty: there is none."""
         ...
 
+    def claim(self) -> None:
+        """Make this index the only one whose consumed files are taken away from the source, if that is declared.
+
+        Raises: ForeignTable if another index is; EnvironmentFailed.
+        """
+        ...
+
     def tidy(self, consumed: Spans) -> Tidied:
         """Take away what lies in these offsets, if that is declared. A different file in its place stays. Raises nothing;
         what stayed goes when it is asked again.

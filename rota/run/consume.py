@@ -41,7 +41,7 @@ from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
 from rota.run.job_gate import JobGate, sort_by_turn
 from rota.run.restored import ADOPT, explain_restored, find_lost_offsets, read_leader_epochs
-from rota.run.tidy import find_present, name_index, tidy_batch
+from rota.run.tidy import claim_source, find_present, name_index, tidy_batch
 
 log = logging.getLogger(__name__)
 BACKOFF = 5.0  # seconds until a partition whose transform failed is retried; doubles with each failure
@@ -164,6 +164,7 @@ class ConsumingRun:
             return
         at_founding = self._list_founding(standing)
         latest = self.ports.source.assign_offsets((*held, *at_founding))
+        claim_source(self.ports.source)
         yield from (self._report_unreadable(p, standing[p].offset or 0) for p in held if p not in latest)
         held = {p: o for p, o in held.items() if p in latest}
         if not held:

@@ -24,6 +24,12 @@ def name_index(source: Source) -> str:
     return source.index_id if isinstance(source, TidiesUp) else ""
 
 
+def claim_source(source: Source) -> None:
+    """Make the source's index the only one whose files are taken away. Raises ForeignTable, EnvironmentFailed."""
+    if isinstance(source, TidiesUp):
+        source.claim()
+
+
 def tidy_batch(source: Source, main: Ledger, consumed: Spans, table: str) -> None:
     """Remove what this run has just committed to the table of this id. Raises nothing."""
     if not (consumed and isinstance(source, TidiesUp) and source.tidies):

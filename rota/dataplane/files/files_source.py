@@ -5,6 +5,7 @@ a file is read under the ordinal that the index gave it, once it rested, and onl
 folder that cannot be listed, or a file that cannot be looked at, keeps its own partition waiting and no other.
 """
 
+import logging
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import columns, names
-from rota.dataplane.files import fitting, headers, listing, parquet_reading, staging, text_lines, texts
+from rota.dataplane.files import fitting, headers, listing, owner, parquet_reading, staging, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 Look = Callable[[LandedFile], LandedFile | None]
 Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by its bytes and path
 
@@ -214,8 +216,24 @@ class FilesSource:
         """See `TidiesUp.index_id`."""
         return self.index.id
 
+    def claim(self) -> None:
+        """See `TidiesUp.claim`. A folder that cannot be written keeps its files: nothing is taken away without the mark."""
+        try:
+            self._claim()
+        except OSError as error:
+            log.warning("landing=%s not_claimed=%s", self.landing.place, error)
+
+    def _claim(self) -> None:
+        if self.tidies:
+            owner.claim(self.landing, self.index_id, self.index.location.rpartition("/")[0])
+
     def tidy(self, consumed: Spans) -> Tidied:
         """See `TidiesUp.tidy`: by `after` of the declaration."""
+        try:
+            self._claim()
+        except (OSError, RotaError) as error:
+            log.warning("landing=%s not_taken_away=%s", self.landing.place, error)
+            return Tidied(stays=(f"Consumed files of {self.landing.place} stay: {error}",))
         return self.tidier.tidy(
             (names.folder(key_of(p)), (file for _, _, file in self._list_files({p: of}))) for p, of in consumed.items()
         )
