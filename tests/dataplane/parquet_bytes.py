@@ -153,5 +153,6 @@ def _encode(value: Any) -> tuple[int, bytes]:
     found, last = b"", 0
     for at, one in value.items():
         kind, data = _encode(one)
-        found, last = found + bytes([(at - last) << 4 | kind]) + data, at
+        head = bytes([(at - last) << 4 | kind]) if at - last < 16 else bytes([kind]) + _varint(at << 1)
+        found, last = found + head + data, at
     return 12, found + b"\0"

@@ -10,7 +10,9 @@ import pytest
 
 from rota.dataplane.files import parquet, staging
 from rota.run.consume import CommittedBatch, ParkedPartition
+from tests.dataplane import parquet_bytes
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.parquet_bytes import Leaf
 from tests.dataplane.world import World
 
 
@@ -251,3 +253,17 @@ def test_a_footer_that_states_other_rows_than_its_groups_is_refused(tmp_path: Pa
     assert parquet.explain_misfit(file, wanted, False) == (
         "states 0 rows in its footer, and its row groups have 6. Write the file again"
     )
+
+
+@pytest.mark.parametrize(("number", "name"), [(17, "Geometry"), (18, "Geography")])
+def test_a_refusal_names_the_logical_type_that_makes_bytes_another_thing(
+    number: int, name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.parquet"
+    file.write_bytes(
+        parquet_bytes.write({"g": ("flat", Leaf("BYTE_ARRAY", [b"\1\0\0\0g"], logical={number: {}}))}, False)
+    )
+    wanted = {"type": "struct", "fields": [{"name": "g", "type": "binary"}]}
+    said = parquet.explain_misfit(file, wanted, False)
+    assert f"has g as binary ({name}), not binary: " in said
+    assert said.endswith("No type of Spark has the values of g: write the file with another type")

@@ -1,7 +1,7 @@
-"""Columns of landed Parquet files that nobody declared, and that get into the table by themselves: `new_columns="add"`.
+"""Columns of landed Parquet files that are not declared and are added to the table: `new_columns="add"`.
 
-Law: no value of a landed file is lost or null without a word. A job reads the declared columns, those that came by
-themselves before, and those that its own files bring. Such a column alone is null of a file that has it not.
+Law: no value of a landed file is lost or null without an error. A job reads the declared columns, those that were added
+before, and those that its own files bring. Only an added column is null for a file that lacks it.
 
 Law: it has one type for ever, in which each value of the file that brought it has an equal one. A file of which that is not
 so stops its partition. So does one with another field in it, with names that differ in case only, or with the name of a
@@ -38,14 +38,16 @@ class Added:
 
     @classmethod
     def of(cls, declared: str, table: str | None) -> "Added":
-        """Those that the table, of this schema (JSON), has already. `declared` is a DDL."""
+        """Return the columns that were added to the table of this schema (JSON) before. `declared` is a DDL."""
         names = frozenset(name.lower() for name in name_columns(declared))
         there = {field["name"].lower(): field for field in (list_added(json.loads(table)) if table else ())}
         return cls(names, {name: field for name, field in there.items() if name not in names})
 
     def take(self, path: str, footer: Footer | None) -> str:
-        """Takes what this file brings, too. Why its partition stops; empty if it does not. Whether it fits what others
-        brought is looked at once all are taken."""
+        """Take the columns that this file brings. Return why its partition stops; empty if it does not.
+
+        Whether the file fits the columns of other files is checked once all files are taken.
+        """
         whole = footer.whole if footer and footer.rows else Node("")
         alike: dict[str, list[str]] = {}
         for name, _ in whole.parts:

@@ -1,11 +1,11 @@
-"""What becomes of a landed file once it is consumed: `files(..., after=...)`.
+"""Take landed files away once they are consumed: `files(..., after=...)`.
 
 Laws:
-1. Only what is named as consumed is taken away: the table has committed it, and then its checkpoint was written. What was
-   skipped, or lay there before a partition's start, stays.
-2. Only the file that was consumed is taken away (`Landing.take`). One that somebody put in its place stays.
-3. It may die anywhere, and two may do it at once: the next maintenance finds what was left, and goes on.
-4. The index knows the file as before: its offset means the same, and a file of its name is not taken for a new one.
+1. A file is taken away only if it was consumed: the table has committed its rows, and its checkpoint was written. A file
+   that was skipped, or that landed before a partition's start, stays.
+2. Only the file that was consumed is taken away (`Landing.take`). A different file that took its place stays.
+3. A process may die at any step, and two may work at once. The next maintenance finds the files that are left.
+4. The index keeps the file: its offset means the same, and a file that lands under its name is not a new one.
 """
 
 import logging
@@ -24,19 +24,22 @@ NAMED = 3  # files that stay and are named
 
 @dataclass(frozen=True, slots=True)
 class Tidier:
-    """What tidies the landing folder by the declared `after`."""
+    """Takes files away from the landing folder by the declared `after`."""
 
     landing: Landing
     after: str
 
     @property
     def archive(self) -> str:
-        """Where below the landing folder a file is moved; empty: nowhere."""
+        """The folder below the landing folder to which files are moved; empty if they are not moved."""
         return self.after.removeprefix(ARCHIVE) if self.after.startswith(ARCHIVE) else ""
 
     def look(self, files: Iterable[LandedFile], *, archived: bool = True) -> Callable[[LandedFile], LandedFile]:
-        """What tells of each of these files how it is now, where it landed or, unless not `archived`, in the archive; as it
-        was where it is gone, or nobody can tell: whoever reads it is told."""
+        """Return the function that gives the current state of each of these files.
+
+        It looks where the file landed and, if `archived`, in the archive. It returns the file unchanged if the file is gone
+        or cannot be looked at: the job that reads the file reports that.
+        """
         landed = list(files)
         found = self._look(self.landing.look(landed), landed)
         if self.archive and archived:
@@ -58,12 +61,18 @@ class Tidier:
         return found
 
     def name_archived(self, file: LandedFile) -> LandedFile:
-        """The file under the path that it has in the archive."""
+        """Return the file with its path in the archive."""
         return replace(file, path=f"{self.archive}/{file.path}")
 
     def explain_taken(self, file: LandedFile, *, again: bool) -> tuple[str, str]:
-        """Why a file that is gone may have been taken away, and what to do, but for what follows it; empty where none is
-        taken away. `again`: it was consumed for sure, and is to be read again. Raises OSError."""
+        """Return why a file that is gone may have been taken away, and the first half of the next step; empty if no file is
+        taken away.
+
+        Args:
+            again: the file was consumed and is to be read again.
+
+        Raises: OSError.
+        """
         if self.after == "keep":
             return "", ""
         if again:
@@ -78,8 +87,8 @@ class Tidier:
         )
 
     def tidy(self, consumed: Iterable[tuple[str, Iterable[LandedFile]]]) -> Tidied:
-        """Take away what was consumed of partitions' folders. Raises nothing: the log states what stays. The files are asked
-        for only where the folder has any."""
+        """Take away the consumed files of partitions' folders. Raises nothing: the log names the files that stay. The files
+        of a folder are asked for only if the folder has any."""
         taken, stays = 0, list[str]()
         for folder, files in consumed if self.after != "keep" else ():
             try:
@@ -101,5 +110,5 @@ class Tidier:
             log.warning("file=%s not_taken_away=%s", file.path, error)
             return False
         if not taken:
-            log.warning("file=%s not_taken_away=it is not the one that was consumed; rota check says more", file.path)
+            log.warning("file=%s not_taken_away=another file took its place; see rota check", file.path)
         return taken

@@ -80,7 +80,7 @@ class DiskLanding:
             there, stat = path.stat(), path.lstat()
         except FileNotFoundError:
             return None
-        if there != stat or not S_ISREG(stat.st_mode):  # nobody follows a link, and nobody opens a pipe
+        if there != stat or not S_ISREG(stat.st_mode):  # rota follows no link and opens no pipe
             return LandedFile(file.path, NO_FILE, 0)
         return LandedFile(file.path, stat.st_size, listing.read_time(stat))
 
@@ -156,7 +156,7 @@ class DiskLanding:
         try:
             os.link(self.root / aside, self.root / path, follow_symlinks=False)
         except FileExistsError:
-            log.warning("file=%s lies_in=%s why=somebody put another one in its place", path, aside)
+            log.warning("file=%s lies_in=%s why=another file took its place", path, aside)
             return
         (self.root / aside).unlink(missing_ok=True)
 

@@ -2,7 +2,7 @@
 
 Arrow refuses such a file as a whole, and Spark reads it. So Arrow gets the footer with one byte changed for each such map:
 with the key marked required it returns the file's columns; with the map marked as a list it returns the keys, also null
-ones. A byte stands for a byte, so every position in the file stays.
+ones. Each byte is replaced by one byte, so every position in the file stays the same.
 
 Law: a file with a null key is refused. Arrow refuses such a map, too: the executors' Python fails or dies of it, and the
 error names neither the key nor the column.
@@ -161,7 +161,7 @@ class _Thrift:
         return found
 
     def _fields(self) -> Iterator[tuple[int, int]]:
-        """Yield number and type of each field of a struct; whoever asks for the next one has read this one."""
+        """Yield number and type of each field of a struct. The caller reads or skips a field before it asks for the next."""
         number = 0
         while head := self._read_byte():
             delta = head >> 4

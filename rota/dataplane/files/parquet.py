@@ -1,18 +1,18 @@
 """Whether a Parquet file holds what `files(...)` declares, by its footer.
 
-Law: a value never becomes another one. `EQUAL` says which pairs of (physical type, logical type) and declared type Spark
-reads with equal values; any other is told, whatever the transform uses of it. Spark itself refuses some of them, and of the
-rest it makes other numbers without a word: a decimal of 1.50 as `double` is 150.0, 70000 as `short` is 4464, an unsigned
-4294967295 as `double` is -1.0, the number 20260101 as `date` is a day of the year 57440.
+Law: a value never becomes another one. `EQUAL` lists the pairs of (physical type, logical type) and declared type that Spark
+reads with equal values. Any other pair is refused, whatever the transform uses of the column. Spark itself refuses some of
+them, and makes other numbers of the rest without an error: a decimal of 1.50 as `double` is 150.0, 70000 as `short` is 4464,
+an unsigned 4294967295 as `double` is -1.0, the number 20260101 as `date` is a day of the year 57440.
 
-Law: so is what Spark would read as null: a column or a field that a file has not. A file without rows has no values; Spark
-refuses it where a list, map or struct is declared as something else.
+Law: a file without a declared column or field is refused, since Spark would read null. A file without rows has no values;
+Spark refuses it only where a list, map or struct is declared as something else.
 
-Law: where the declaration says so (`new_columns`), so is a column or field that it does not name: its values would be in no
-table. Where new columns are added (`added`), the declared ones here are all that a job reads.
+Law: `new_columns="refuse"` refuses a file with a column or field that is not declared: its values would be in no table.
+Where new columns are added (`added`), the declared columns here are all that a job reads.
 
-Law: so is a file whose footer cannot be read, or states other rows than its row groups have, and a file of no bytes. Of a
-file that the transform does not need Spark reads nothing.
+Law: a file is refused if its footer cannot be read or states other rows than its row groups have, and if it has no bytes.
+Spark would read nothing of such a file where the transform does not need it, and report no error.
 
 Law: a declared map whose key is marked optional is read, unless a key is null (see `optional_keys`).
 
@@ -105,7 +105,7 @@ class Footer:
 
 
 def read_footer(file: LandedBytes) -> Footer | None:
-    """The file's footer; None for a file that the disk does not give: the job that reads it reports that."""
+    """Return the file's footer; None for a file that the disk does not return: the job that reads it reports that."""
     try:
         with file.open("rb") as raw:
             if not raw.seek(0, SEEK_END):
@@ -124,7 +124,7 @@ def read_footer(file: LandedBytes) -> Footer | None:
 
 
 def read_footers(files: Mapping[str, LandedBytes]) -> dict[str, Footer | None]:
-    """The footers of a job's files, by the same names, some at a time. What files have alike is held once."""
+    """Return the footers of a job's files by the same names. Footers with equal columns share them in memory."""
     alike: dict[Node, Node] = {}
 
     def read(file: LandedBytes) -> Footer | None:
@@ -142,9 +142,14 @@ def explain_misfit(
     new_columns: str = "ignore",
     footer: Footer | None = None,
 ) -> str:
-    """What of the declared columns (a schema of Spark, as JSON has it) the file has not, or has of a type that Spark does
-    not read with equal values, or that it is no Parquet, and what to do; empty if nothing. `new_columns`, as declared: so
-    may be a column, or a field of one, that is not declared. `footer` spares reading it."""
+    """Return why Spark must not read the file as declared, with the next step; empty if it may.
+
+    Args:
+        declared: the columns, as Spark's JSON has a schema.
+        absent_is_null: whether a column that the file lacks is null.
+        new_columns: what becomes of a column, or a field of one, that is not declared.
+        footer: the file's footer; None if it is still to be read.
+    """
     footer = footer or read_footer(file)
     if footer is None or footer.broken:
         return footer.broken if footer else ""
@@ -174,8 +179,8 @@ def explain_misfit(
             said = f"has {'.'.join(at)} as {node.shown}, and {first} brought it as {wanted}"
             return f"{said}. Land it with a type that fits, or under another name"
     said = ", ".join(f"{'.'.join(at)} as {_name_type(node, wanted)}, not {wanted}" for at, node, wanted in others)
-    told = [(".".join(at), node) for at, node, _ in others]
-    return f"has {said}: Spark would read other values, or none. {_advise(told)}"
+    named = [(".".join(at), node) for at, node, _ in others]
+    return f"has {said}: Spark would read other values, or none. {_advise(named)}"
 
 
 def _explain_null_key(file: LandedBytes, declared: dict[str, Any], footer: Footer) -> str:
@@ -198,13 +203,13 @@ def _take_first_line(error: Exception) -> str:
 
 
 def _name_type(node: Node, wanted: str) -> str:
-    """The type that the file has; with Parquet's name for it where Arrow's is the declared type's."""
+    """Return the type in the file, with Parquet's name if Arrow's name is that of the declared type."""
     return f"{node.shown} ({node.key[1]})" if node.shown == wanted else node.shown
 
 
 def _list_unwanted(footer: Footer, declared: dict[str, Any], new_columns: str) -> list[tuple[str, ...]]:
-    """The columns and fields of the file that are not declared, where that stops its partition. Where new ones are added,
-    all columns with values are declared here; a struct gets no new field."""
+    """List the columns and fields that are not declared and stop the partition. If new columns are added, all columns with
+    values are declared here; a struct gets no new field."""
     if new_columns == "ignore" or (new_columns == "add" and not footer.rows):
         return []
     found = _find_new(footer.whole, declared, ())
@@ -212,8 +217,10 @@ def _list_unwanted(footer: Footer, declared: dict[str, Any], new_columns: str) -
 
 
 def find_type(node: Node) -> Any:
-    """The type of Spark, as its JSON has it, in which each value of the column has an equal one. Raises LookupError, with
-    the name that an error has for the part of it of which there is none."""
+    """Return the type of Spark, as its JSON has it, in which each value of the column has an equal one.
+
+    Raises: LookupError, with the name of the part that has no such type.
+    """
     parts = {name: _find_part(name, part) for name, part in node.parts}
     match node.sort:
         case "struct":
@@ -236,7 +243,7 @@ def _find_part(name: str, part: Node) -> Any:
 
 
 def _advise(found: list[tuple[str, Node]]) -> str:
-    """The next step: what to declare, if there is a type for each."""
+    """Return the next step: the types to declare, if each column has one."""
     if any(node.sort for _, node in found):
         return "Change the schema of files(...)"
     if all(node.key == NANOS for _, node in found):
@@ -255,7 +262,7 @@ def _find_best(node: Node) -> str:
 
 
 def _open(raw: BinaryIO) -> tuple[Any, Node, tuple[str, ...]]:
-    """What the footer holds, its columns, and the paths of the keys that are marked optional."""
+    """Return the footer's metadata, its columns, and the paths of the keys that are marked optional."""
     keys: tuple[str, ...] = ()
     try:
         opened = pq.ParquetFile(raw)
@@ -268,7 +275,7 @@ def _open(raw: BinaryIO) -> tuple[Any, Node, tuple[str, ...]]:
 
 
 def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
-    """What Arrow's type has of the leaves of the file, which come in the same order."""
+    """Return the node of an Arrow type; it takes as many of the file's leaves, which come in the same order."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if pa.types.is_struct(kind):
@@ -295,7 +302,7 @@ def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
 
 
 def _find_misfits(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node | None, str]]:
-    """Path, what the file has (None: nothing) and declared type of each misfit. Names in any case are one."""
+    """Yield path, node in the file (None: absent) and declared type of each misfit. Case of names is ignored."""
     if isinstance(declared, str):
         if node.sort or not is_equal(node, declared):
             yield at, node, declared
@@ -313,7 +320,7 @@ def _find_misfits(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tu
 
 
 def _find_new(node: Node, declared: Any, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """Each column or field that is not declared, with its path."""
+    """Yield each column or field that is not declared, with its path."""
     if not node.sort or isinstance(declared, str) or node.sort != declared["type"]:
         return
     wanted = {name.lower(): kind for name, kind in _list_parts(declared)}

@@ -1,9 +1,8 @@
-"""How a task of Spark writes its rows onto a disk or into a bucket. It runs where Spark's workers do and is sent there as
-code: it needs pyarrow there, and nothing of rota.
+"""How a task of Spark writes its rows onto a disk or into a bucket. The code is sent to Spark's workers: it needs pyarrow
+there, and nothing of rota.
 
-Law: a file has rows of one partition alone, in the order in which they came, and a name that nobody else has. Only what the
-tasks that went through say of their files is ever used: what a task left that failed, or ran a second time, is named by
-nobody.
+Law: a file has rows of one partition alone, in the order in which they came, and a unique name. A commit uses only the files
+that successful tasks report. It never names a file of a task that failed or ran a second time.
 
 Law: no file has a text that is not UTF-8, or a map with a null key or with one key twice, at any depth: one such value and
 no reader of the table can read its column. The task fails with UnreadableError, which names the column. It costs 7 to 9 ns
@@ -30,7 +29,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-SAID = "said"  # the column that tells of each file; see `read_said`
+SAID = "said"  # the column with the report of each file; see `read_said`
 HELD = 64 << 20
 OPEN = 16  # each has up to 10 MB that a bucket did not take yet
 FIRST = 20_000  # rows of Java's first page
@@ -45,8 +44,8 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Of which partition and offset each row is, by the number that it has in the column `offset`; it comes without its
-    partition. `nullable` is what the file's schema says of partition and offset."""
+    """Partition and offset of each row by the number in its column `offset`; rows come without their partition. `nullable`:
+    whether the file's schema allows null for partition and offset."""
 
     offset: str
     numbers: Mapping[int, tuple[str, int]]
@@ -76,10 +75,18 @@ def make_writer(
     once: int | None,
     origins: Origins | None = None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` runs: it writes rows into files below `folder`, each in the folder that `name` makes of their
-    partition, and tells of each by `SAID`. `open_files` opens the store, `metadata` goes into each footer. `columns`
-    is what the columns are called, `partition` one of them. `once`: bytes of texts of a column that are each stored once.
-    `origins`: of which partition and offset rows are that come with a number for both."""
+    """Return the function for `mapInArrow`: it writes rows into files below `folder`, and yields a report of each as `SAID`.
+
+    Args:
+        folder: where the files go, each in the folder that `name` makes of its partition.
+        open_files: opens the store.
+        metadata: is written into each footer.
+        columns: the names of the columns.
+        partition: the name of the column with the partition.
+        name: makes a folder's name of a partition.
+        once: bytes of a column's texts that are each stored once; None lets the writer choose dictionaries.
+        origins: partition and offset of rows that come with one number for both.
+    """
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         with _as_environment():
@@ -95,7 +102,7 @@ def make_writer(
                 if origins is not None:
                     table = origins.add_partition(table, columns.index(partition), partition, of)
                 if one is None:
-                    within = name(of) if of else NOBODYS  # whoever reads what is said refuses it
+                    within = name(of) if of else NOBODYS  # the reader of the report refuses it
                     kept: dict[str, Any] = (
                         {"use_dictionary": repeated.choose(table)}
                         if once is None
@@ -209,8 +216,10 @@ def _spread(ends: pa.Array, code: str, values: Iterable[int]) -> pa.Array:
 
 @contextmanager
 def _as_environment() -> Iterator[None]:
-    """What the store says is nobody's data and no transform's fault: it is said in the words of a disk that fails. Of Azure
-    Arrow says some as an unknown error, which has no class of its own; what it says of data has."""
+    """Raise an error of the store as that of a disk that fails: neither the data nor the transform is at fault.
+
+    Arrow reports some errors of Azure as an unknown error, which has no class of its own; its errors of data have one.
+    """
     try:
         yield
     except (OSError, pa.ArrowException) as error:
@@ -231,7 +240,7 @@ class _File:
         metadata: Mapping[str, str],
         kept: Mapping[str, Any],
     ) -> None:
-        """`kept`: what Arrow's writer is told of dictionaries."""
+        """`kept`: the arguments of Arrow's writer that choose dictionaries."""
         self._path, self._of = f"{folder}/{uuid.uuid4().hex}.parquet", of
         self._footer: list[Any] = []
         with _as_environment():
@@ -256,7 +265,7 @@ class _File:
             self._writer.write_table(rows, row_group_size=len(rows))
 
     def close(self) -> pa.RecordBatch:
-        """Publishes the file, and says it."""
+        """Publish the file, and return its report."""
         with _as_environment():
             self._writer.close()
             size = self._file.tell()
@@ -277,7 +286,7 @@ class Repeated:
         self.chosen: bool | list[str] | None = None
 
     def choose(self, rows: pa.Table) -> bool | list[str]:
-        """What Arrow's writer is told for a file with these first rows."""
+        """Return the argument of Arrow's writer for a file with these first rows."""
         if self.chosen is not None:
             return self.chosen
         if any(pa.types.is_nested(one.type) for one in rows.schema):
@@ -300,7 +309,7 @@ def _tell(said: bytes) -> pa.RecordBatch:
 
 
 def _repeat(text: str, count: int) -> pa.DictionaryArray:
-    """The text in so many rows, as Parquet stores it: nobody compares it with itself."""
+    """Return the text in so many rows, as Parquet stores it, without a comparison of each row."""
     zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
     return pa.DictionaryArray.from_arrays(zeros, _hold(text.encode(), pa.string()))
 

@@ -36,19 +36,20 @@ class HoldsSeveral(Protocol):
 class Records:
     """Records as a reader gives them: `identify` gives their frame `_partition`, the id, and `_offset`.
 
-    `explain` says why a raw record is bad, as far as it shows; None: none is bad by itself.
+    `explain` returns why a raw record is bad, as far as it shows; None: no record is bad by itself.
 
     A source has one of two ways with bad records. Without `mark` they are in the frame, and have a `_corrupt`. With `mark`
-    they are left out of it, and there are at `most` so many records, the bad ones too: who read that many has read all, and
-    none was bad. Who read fewer asks `mark` for the frame that has the bad ones as well, and the two columns of `identify`.
+    they are left out of the frame, and `most` is the upper bound on the number of records, bad ones included. A job that
+    reads exactly `most` good records saw no bad one. A job that reads fewer takes the frame of `mark`, which has the bad
+    records as well, and the two columns of `identify`.
 
     `count` counts without Spark how many records there are; None: only Spark could.
 
     `recount` reads the records of each offset again, and raises SourceChanged for the first offset that holds another number
     of them than the source states; EnvironmentFailed where Spark does not see all data. None: the source states no numbers.
 
-    `named` says of which partition and offset a record is by what Spark's `input_file_name` is where it is read; empty where
-    `identify` costs no more than to ask for that."""
+    `named` maps Spark's `input_file_name` of a record to the record's partition and offset; empty if `identify` costs no
+    more than that function."""
 
     frame: "DataFrame"
     explain: Explain | None = None

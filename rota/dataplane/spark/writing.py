@@ -1,7 +1,7 @@
-"""How Spark writes the rows of a job below a table, so that nobody sees them: a folder for each partition.
+"""How Spark writes the rows of a job below a table, before a commit names them: a folder for each partition.
 
-Law: what comes back is all that was written and will be read: what the tasks say of the files that they wrote themselves,
-and, on a disk, what this process sees there.
+Law: the files that are returned are all that was written and will be read. They are the files that the tasks report and, on
+a disk, that this process sees there.
 
 Law: what goes from Spark to a task's Python at a time is at most `AT_ONCE` bytes of texts, or one row. Spark itself
 measures that anew after each row, which takes longer than to write the row (5M rows of Parquet, read and written: 6.7 CPU
@@ -69,10 +69,16 @@ def write(
     known: Ranges | None = None,
     named: Mapping[str, Origin] | None = None,
 ) -> tuple[DataFile, ...]:
-    """Writes a frame into `folder` of the table at this location, and says what is there. `counted`: nothing in the frame's
-    plan calls Python, so that rows may be counted on their way there. `shared`: rows share long texts, each of which is
-    stored once. `known`: the plan shows that each row is of one of these offsets, or of none. `named`: see `Records`; the
-    plan goes row by row. Raises BadTransform for a row without a partition, WideRow, EnvironmentFailed."""
+    """Write a frame into `folder` of the table at this location, and return the files.
+
+    Args:
+        counted: nothing in the frame's plan calls Python, so that rows may be counted on their way there.
+        shared: rows share long texts, each of which is stored once.
+        known: the plan shows that each row is of one of these offsets, or of none.
+        named: see `Records`; the plan goes row by row.
+
+    Raises: BadTransform for a row without a partition, WideRow, EnvironmentFailed.
+    """
     from pyspark import cloudpickle
     from pyspark.errors import PySparkException
     from pyspark.sql import types as T  # noqa: N812
@@ -84,7 +90,7 @@ def write(
     make = on_executors.make_writer(
         _name_inside(join(table, folder)),
         partial(open_executors_files, describe_to_executors(table)),
-        {footers.SPARK.decode(): frame.schema.json(), **footers.CALENDAR},  # as Spark's own writer says it
+        {footers.SPARK.decode(): frame.schema.json(), **footers.CALENDAR},  # as Spark's own writer has it
         frame.columns,
         PARTITION,
         names.split,
@@ -97,12 +103,12 @@ def write(
     rows = _select(frame, origins is not None, bool(named), wide)
     try:
         with _set(frame.sparkSession, settings):
-            told = rows.mapInArrow(make, T.StructType([T.StructField(on_executors.SAID, T.BinaryType())])).collect()
+            reports = rows.mapInArrow(make, T.StructType([T.StructField(on_executors.SAID, T.BinaryType())])).collect()
     except PySparkException as error:
         if counted_rows and WIDE in str(error):
             raise WideRow from error
         raise
-    said = [on_executors.read_said(row[on_executors.SAID]) for row in told]
+    said = [on_executors.read_said(row[on_executors.SAID]) for row in reports]
     if not all(one["partition"] for one in said):
         raise EnvironmentFailed(FOREIGN) if origins and named else BadTransform(footers.NO_PARTITION)
     files = tuple(_describe(one, table) for one in sorted(said, key=lambda one: one["path"]))
@@ -111,7 +117,7 @@ def write(
 
 
 def _number_origins(frame: "DataFrame", ranges: Ranges, named: Mapping[str, Origin]) -> on_executors.Origins | None:
-    """All origins of the ranges; None where there are none or too many, or where they cannot be told apart by number."""
+    """All origins of the ranges; None where there are none or too many, or if two of them have one number."""
     count = sum(end - start for start, end in ranges.values())
     if not 0 < count <= NUMBERED:
         return None
@@ -186,7 +192,7 @@ def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(PySparkException):  # Spark died: what it died of is told
+        with suppress(PySparkException):  # Spark died: the caller reports the cause
             for name in settings:
                 spark.conf.unset(name)
 

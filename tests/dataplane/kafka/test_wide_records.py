@@ -6,7 +6,7 @@ from rota.run.replay import ReplayedRange, replay
 from tests.dataplane.conftest import log
 from tests.dataplane.kafka.topics import Worlds, commit
 
-FIELDS = 3_000
+FIELDS = 300
 
 
 def test_records_of_many_fields_are_committed_and_replayed(worlds: Worlds) -> None:
