@@ -14,6 +14,7 @@ import psutil
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.local.bucket import serve_buckets
+from rota.local.cluster import SparkCluster
 from tests.chaos.stage import Stage
 
 
@@ -30,10 +31,18 @@ from tests.chaos.stage import Stage
 @click.option("--workers", default=3, show_default=True, type=click.IntRange(2), help="An agent and a run each.")
 @click.option("--seed", default=1, show_default=True, help="Draws the strikes and the processes that they hit.")
 @click.option("--spark", is_flag=True, help="Each worker has its own Spark, which is killed, too.")
+@click.option("--cluster", is_flag=True, help="That Spark is on a standalone cluster, whose parts are killed.")
 @click.option("--bucket", is_flag=True, help="Files land, and the table lies, in a bucket.")
 @click.option("--keep", type=click.Path(path_type=Path), help="The folder of files, table and logs; it stays.")
 def main(
-    protocols: tuple[str, ...], minutes: float, workers: int, seed: int, spark: bool, bucket: bool, keep: Path | None
+    protocols: tuple[str, ...],
+    minutes: float,
+    workers: int,
+    seed: int,
+    spark: bool,
+    cluster: bool,
+    bucket: bool,
+    keep: Path | None,
 ) -> None:
     """Kills and stops agents and runs, and counts every row."""
     broken = False
@@ -41,11 +50,16 @@ def main(
         tempfile.TemporaryDirectory(prefix="chaos-") as made,
         EmbeddedZooKeeper(Path(made) / "zookeeper") as server,
         serve_buckets((keep or Path(made)) / "bucket") if bucket else nullcontext() as buckets,
+        SparkCluster(Path(made) / "cluster", environ=buckets.environ if buckets else {})
+        if cluster
+        else nullcontext() as sparks,
     ):
         os.environ.update(buckets.environ if buckets else {})
+        if sparks:
+            os.environ["PYSPARK_PYTHON"] = str(sparks.write_python())
         for protocol in protocols:
             folder = (keep or Path(made)) / protocol
-            stage = Stage(folder, server.hosts, protocol, seed=seed, workers=workers, spark=spark, buckets=buckets)
+            stage = Stage(folder, server.hosts, protocol, seed, workers, spark=spark, cluster=sparks, buckets=buckets)
             found = stage.play(60 * minutes)
             broken = broken or not found.right
             strikes = ", ".join(f"{kind} {times}" for kind, times in sorted(stage.done.items()))

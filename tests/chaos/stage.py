@@ -8,6 +8,8 @@ Strikes: `kill worker` (SIGKILL to the agent, which is started again), `hang wor
 session is over), and in the middle of a batch: `kill run`, `hang` (agent and run stop, others take over, both wake up),
 `zombie` (the run stops, its agent is killed, the run wakes up when others have overtaken it). With `spark` each agent has
 its own Spark, which does the work, and `kill spark` is one more strike: SIGKILL to the server alone, at any moment.
+With `cluster` that Spark is an application of a standalone cluster. The strikes are `kill run` and those of `OF_CLUSTER`:
+SIGKILL to the master, to a Spark worker with its executors, or to one executor, at any moment.
 """
 
 import json
@@ -31,6 +33,7 @@ from rota.coordination.store import Store
 from rota.group.found import follow
 from rota.group.rebalance import rebalance
 from rota.local.bucket import BucketServer
+from rota.local.cluster import SMALL, SparkCluster
 from tests.bucket import in_bucket, on_disk
 from tests.chaos.rows import Count, count
 from tests.conformance.processes import Worker
@@ -40,6 +43,7 @@ SESSION, MAX_SHUTDOWN = 2.0, 30.0
 LINES = 120  # of a log that are shown where rows are missing
 STRIKES = ("kill worker", "kill run", "hang worker", "hang", "zombie")
 IN_A_BATCH = STRIKES[1:2] + STRIKES[3:]
+OF_CLUSTER = ("kill master", "kill spark worker", "kill executor")
 RUN = ("-m", "tests.chaos.serving_run")
 PIPELINE = """
 from rota import Group, Pipeline, delta, files
@@ -64,6 +68,7 @@ class Stage:
     strikes: Sequence[str] = STRIKES
     fenced: bool = True
     spark: bool = False
+    cluster: SparkCluster | None = None
     buckets: BucketServer | None = None
     done: Counter[str] = field(default_factory=Counter)
     agents: dict[str, Worker] = field(default_factory=dict)
@@ -74,7 +79,9 @@ class Stage:
     fell: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.spark:
+        if self.cluster:
+            self.spark, self.strikes = True, (*OF_CLUSTER, "kill run")
+        elif self.spark:
             self.strikes = (*self.strikes, "kill spark")
         self.random, self.numbers, self.files = Random(self.seed), numbers(), numbers()
         self.group = f"chaos-{self.protocol}-{self.folder.name}"
@@ -156,7 +163,11 @@ class Stage:
         self.landing.put(f"{key}/{next(self.files):06}.json", "".join(f"{line}\n" for line in lines).encode())
 
     def _start(self, name: str) -> None:
-        self.agents[name] = self._spawn(f"{name}-agent", "--id", name, *([] if self.spark else ["--no-spark"]))
+        conf = {**SMALL, "spark.cores.max": "1"}
+        words = ["--no-spark"] if not self.spark else []
+        if self.cluster:
+            words = ["--master", self.cluster.url, *(w for k, v in conf.items() for w in ("--conf", f"{k}={v}"))]
+        self.agents[name] = self._spawn(f"{name}-agent", "--id", name, *words)
 
     def _start_run(self, name: str) -> None:
         words = ["--id", name, "--folder", str(self.folder), *(["--spark"] if self.spark else [])]
@@ -203,7 +214,10 @@ class Stage:
         if self.armed is None or (self.armed[0] in IN_A_BATCH and self._mark(self.armed[1]).exists()):
             return  # its run is not in the middle of a batch yet
         kind, name = self.armed
-        self.armed, self.next_strike = None, now + self.random.uniform(0.5, 2)
+        self.armed, self.next_strike = None, now + self.random.uniform(0.5, 10 if self.cluster else 2)
+        if self.cluster and kind in OF_CLUSTER:
+            self.done[kind] += self._strike_cluster(self.cluster, kind, now + self.random.uniform(1, 8))
+            return
         self.done[kind] += 1
         agent, run = self.agents[name], self.runs[name]
         again = now + SESSION * (
@@ -224,6 +238,24 @@ class Stage:
         if kind == "kill run":
             run.kill()
             self.later.append((again, partial(self._start_run, name)))
+
+    def _strike_cluster(self, cluster: SparkCluster, kind: str, again: float) -> int:
+        """Kills a part of the cluster that lives, and starts it again later. An executor is started by its Spark worker.
+
+        Returns:
+            How many were killed: 0 or 1.
+        """
+        if kind == "kill executor":
+            living = cluster.find_executors()
+            for one in self.random.sample(living, min(1, len(living))):
+                one.kill()
+            return bool(living)
+        names = [n for n in cluster.children if (n == "master") == (kind == "kill master")]
+        for name in self.random.sample(names, min(1, len(names))):
+            cluster.kill(name)
+            start = cluster.start_master if name == "master" else partial(cluster.start_worker, name)
+            self.later.append((again, start))
+        return bool(names)
 
     def _start_fallen(self) -> None:
         """Starts what ended without a strike."""
