@@ -2,8 +2,8 @@
 
 Laws:
 1. Importing this does nothing, and calling it needs no ZooKeeper, no Java and no Spark.
-2. A file that cannot be loaded is refused alone, and of what it declares beside its pipeline only what does not go with the
-   rest is left out: with a warning in the log, and a failed check on each `<group>/membership`.
+2. A file that does not load is refused alone. If what it declares beside its pipeline does not load with the rest, that is
+   left out. Both are a warning in the log, and a failed check on each `<group>/membership`.
 3. It takes nothing that is its host's: no executor, no resource key but `rota_...`, no automation of other assets.
 """
 
@@ -83,8 +83,14 @@ def compose(catalog: Catalog, names: Names = Names(), resources: Mapping[str, An
 
 
 def find_unserved(folder: Path) -> dict[str, str]:
-    """File of the folder -> why not all of it is served, one line each; empty where all is. What needs a resource of the
-    location's own counts as served. For who is no Dagster: `rota.face.unserved` asks it in a process of its own."""
+    """Find the files of the folder of which Dagster does not serve all.
+
+    A definition that needs a resource of the location's own counts as served. `rota.face.unserved` calls this in a process
+    of its own, because a command does not import Dagster.
+
+    Returns:
+        File -> the reason, in one line.
+    """
     catalog, theirs = load(folder), dict[str, Any]()
     while True:
         served, _ = _settle(catalog, Names(), theirs)
@@ -98,7 +104,7 @@ def _settle(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None)
     """What of the catalog is served, and as what Dagster gets it."""
     try:
         return catalog, _merge(catalog, [*map(pipeline_files.load_file, catalog.modules)], names, resources)
-    except Exception:  # Dagster raises what it likes; whose fault it was is found file by file
+    except Exception:  # Dagster raises any type; the file at fault is found by loading file by file
         served, own = _choose(catalog, names, resources)
         return served, _merge(served, own, names, resources)
 
@@ -156,7 +162,7 @@ def _merge(
 
 
 def _list_plain_keys(catalog: Catalog) -> Iterator[dg.AssetKey]:
-    """rota's keys as a pipeline file says them."""
+    """The keys of rota's assets without the prefix, as pipeline files name them."""
     plain = Names()
     for group in catalog.groups:
         yield from (plain.membership(group), plain.assignment(group))
