@@ -11,6 +11,7 @@ from io import BytesIO
 from math import ceil
 from typing import TYPE_CHECKING
 
+from rota.errors import ConfigError
 from rota.face.history import Span, Story, find_spans
 
 if TYPE_CHECKING:
@@ -62,9 +63,16 @@ def choose_letters(texts: Iterable[str]) -> Letters:
 
 
 def draw_story(story: Story, title: str | None = "", *, inches: float = WIDE, dpi: int = 110) -> bytes:
-    """The picture as PNG bytes, `inches` wide. `title` None: without one. The same story gives the same bytes."""
+    """Return the picture as PNG bytes, `inches` wide. `title` None: without one. The same story gives the same bytes.
+
+    Raises:
+        ConfigError: matplotlib is not installed.
+    """
     out = BytesIO()
-    make_figure(story, title, inches=inches, dpi=dpi).savefig(out, format="png")
+    try:
+        make_figure(story, title, inches=inches, dpi=dpi).savefig(out, format="png")
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"A picture needs the library {error.name}. Type: pip install 'matplotlib>=3.9'") from None
     return out.getvalue()
 
 

@@ -1,5 +1,6 @@
 """The picture of a group's history, with few partitions and with many, and with names of any script."""
 
+import sys
 from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from rota.coordination.records import Epoch, Moved
+from rota.errors import ConfigError
 from rota.face.history import Moment, Story, Tick
 from rota.face.picture import COLOURS, PAPER, REFUSED, draw_story, make_figure
 
@@ -153,3 +155,11 @@ def test_a_long_name_leaves_room_for_its_ribbon() -> None:
     figure = make_figure(story)
     assert len(set(list_names(figure))) == 2
     assert figure.axes[0].get_position().width > 0.6
+
+
+def test_without_matplotlib_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(
+        ConfigError, match=r"^A picture needs the library matplotlib. Type: pip install 'matplotlib>=3.9'"
+    ):
+        draw_story(SMALL)
