@@ -2,8 +2,6 @@
 
 import re
 import signal
-import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,8 @@ import pytest
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
-from rota.coordination.membership import end_run, join, register_run
-from rota.coordination.records import Live
-from tests.conformance.processes import SESSION, Start
+from rota.coordination.membership import end_run, register_run
+from tests.conformance.processes import Start
 from tests.conformance.targets import aim, found_with, incarnation, owners, wait_until_owned
 from tests.waiting import wait_until
 
@@ -91,25 +88,6 @@ def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, r
     assert owners(real)["s:2"] == "w2"
 
 
-def test_a_live_owner_that_never_lets_go_is_forced(
-    start: Start, real: GroupState, zookeeper: EmbeddedZooKeeper
-) -> None:
-    first, second = start("w1"), start("w2", max_shutdown=12)  # by then the other has let go of what no run works on
-    wait_until(lambda: len(real.live()) == 2)
-    aim(real, w1="12", w2="")
-    wait_until_owned(real, w1="12")
-    with connect(zookeeper.hosts) as other:
-        register_run(GroupState(other, real.group), "r1", incarnation(real, "w1") or "", ["s:1"])
-        token = real.owned()["s:1"].token
-        aim(real, w1="", w2="12")
-        wait_until_owned(real, w2="12")
-    assert "reason=forced" in second.hears("event=claimed partition=s:1")
-    assert "reason=free" in second.hears("event=claimed partition=s:2")
-    assert real.owned()["s:1"].token > token
-    assert not first.said("released partition=s:1")
-    assert first.process.poll() is None
-
-
 def test_a_restart_takes_over_at_once(start: Start, real: GroupState) -> None:
     """Not when the session of the life before has ended: who is killed has left nothing but that."""
     older = start("w1", session=30)  # longer than a process needs to start
@@ -121,45 +99,6 @@ def test_a_restart_takes_over_at_once(start: Start, real: GroupState) -> None:
     assert "reason=older" in newer.hears("event=claimed partition=s:1")
     newer.hears("event=claimed partition=s:2")
     assert not newer.said("event=taken")
-
-
-def test_of_two_incarnations_the_newer_counts(start: Start, real: GroupState, zookeeper: EmbeddedZooKeeper) -> None:
-    """Two that join at the same moment see nobody else."""
-    older = start("w1")
-    wait_until(lambda: real.live())
-    aim(real, w1="12")
-    wait_until_owned(real, w1="12")
-    with connect(zookeeper.hosts) as store:
-        join(GroupState(store, real.group), "w1", Live())
-        assert older.ends() == 2
-        assert older.said("a newer incarnation of this id is live")
-
-
-ELSEWHERE = (
-    "-c",
-    "import socket, sys; socket.gethostname = lambda: 'far'; from rota.cli.worker import command; command()",
-)
-
-
-def test_two_supervised_processes_of_one_id_do_not_take_over_from_each_other(start: Start, real: GroupState) -> None:
-    """Each would be started again when it ended, and take everything back, for ever."""
-    first, here = start("w1"), re.escape(socket.gethostname())
-    wait_until(lambda: real.live())
-    aim(real, w1="12")
-    wait_until_owned(real, w1="12")
-    before = {p: v.version for p, v in real.owned().items()}
-    second = start("w1", program=ELSEWHERE)
-    second.hears(f"event=taken incarnation={incarnation(real, 'w1')} host={here} pid={first.process.pid} ")
-    first.hears(f"event=rival host=far pid={second.process.pid} ")
-    end = time.monotonic() + 2 * SESSION
-    wait_until(lambda: time.monotonic() > end)
-    assert first.process.poll() is second.process.poll() is None
-    assert {p: v.version for p, v in real.owned().items()} == before, "nothing changed hands"
-    first.kill()
-    second.hears("event=claimed partition=s:1")
-    second.hears("event=claimed partition=s:2")
-    assert len(second.said("event=taken")) == len(first.said("event=rival")) == 1
-    wait_until(lambda: len(real.store.children(real.paths.lives)) == 1)
 
 
 def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group: str) -> None:
@@ -178,32 +117,6 @@ def test_it_survives_a_restart_of_zookeeper(start: Start, tmp_path: Path, group:
         worker.hears("event=leaving")
         worker.signal(signal.SIGTERM)
         assert worker.ends() == 0
-
-
-def test_what_cannot_be_read_takes_nothing_away_and_is_said_once(start: Start, real: GroupState) -> None:
-    worker = start("w1")
-    wait_until(lambda: real.live())
-    aim(real, w1="1")
-    wait_until_owned(real, w1="1")
-    good = real.store.get(real.paths.assign("w1"))
-    assert good is not None
-    real.store.set(real.paths.assign("w1"), b"not a record", -1)
-    worker.hears("event=unreadable")
-    real.store.set(real.paths.assign("w1"), good.data, -1)
-    aim(real, w1="12")
-    wait_until_owned(real, w1="12")
-    assert len(worker.said("event=unreadable")) == 1
-    assert not worker.said("event=released")
-
-
-def test_a_live_node_that_somebody_removed_means_another_incarnation(start: Start, real: GroupState) -> None:
-    start("w1")
-    before = wait_until(lambda: incarnation(real, "w1"))
-    aim(real, w1="1")
-    wait_until_owned(real, w1="1")
-    real.store.delete(real.paths.live(before))
-    wait_until(lambda: incarnation(real, "w1") not in (before, None))
-    wait_until(lambda: real.owned()["s:1"].incarnation == incarnation(real, "w1"))
 
 
 def test_usage_is_announced(start: Start, real: GroupState) -> None:

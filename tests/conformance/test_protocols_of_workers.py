@@ -1,6 +1,7 @@
-"""Workers that decide alone, as processes at a real ZooKeeper: the Event Processor's scenarios, the StatefulSet's slices.
+"""Workers that decide alone, as processes at a real ZooKeeper: the Event Processor's scenarios, and a change of protocol.
 
-Nobody publishes anything, and no Dagster runs."""
+No controller publishes, and no Dagster runs. tests/core/test_protocols.py has the laws of each protocol.
+"""
 
 import signal
 from collections import Counter
@@ -12,7 +13,6 @@ from rota.coordination.alone import found_own_records
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
-from rota.coordination.records import Grab
 from rota.coordination.snapshot import read_basis
 from rota.group.observed import find_unsettled
 from rota.group.rebalance import rebalance
@@ -123,29 +123,6 @@ def test_the_five_scenarios_of_the_event_processor(start: Start, tree: GroupStat
     assert not [line for worker in workers.values() for line in worker.said("reason=forced")]
 
 
-def test_the_three_tests_of_the_lease_race_s_author(start: Start, tree: GroupState) -> None:
-    """A single partition stays put, although it is raced for as published: a delay is far above a worker's lateness. By the
-    counts that all announce a newcomer gets its share within a look or two, and what a killed worker had is spread."""
-    group = Group(tree, "race", 1, min_grab=0.1)
-    workers = {name: start(name) for name in ("w1", "w2")}
-    group.ends(1, 0)
-    first = tree.owned()["s:0"]
-    tree.found(protocol="race", options={"decide": "fastest", "lease": 2.0, "delay": 20.0})
-    path = tree.paths.grab("s:0")
-    answered = wait_until(lambda: tree.read_many([path], Grab))
-    assert answered[path].record.incarnation == first.incarnation, "to a challenge the holder answered first"
-    assert tree.owned()["s:0"] == first
-    tree.found(protocol="race", options={"min_grab": 0.1})
-    group.grow(10)
-    group.ends(5, 5)
-    group.moved()
-    workers["w3"] = start("w3")
-    group.ends(4, 3, 3)
-    assert len(group.moved()) == 3, "the fewest"
-    workers["w1"].kill()
-    group.ends(5, 5)
-
-
 def test_a_worker_that_is_started_before_dagster_waits_for_the_groups_protocol(start: Start, tree: GroupState) -> None:
     """It founded the group as `assigned`; then Dagster declared another protocol, and everything stood still."""
     worker = start("w1")
@@ -175,26 +152,3 @@ def test_a_groups_protocol_is_changed_step_by_step(start: Start, tree: GroupStat
         assert f"protocol={protocol}" in early.hears("event=chose")
         assert all(own.token > tokens[p] for p, own in tree.owned().items())
         workers = [early]
-
-
-def test_the_slices_of_a_stateful_set(start: Start, tree: GroupState) -> None:
-    group = Group(tree, "ordinal", 10)
-    pods = {name: start(name) for name in ("rota-0", "rota-1", "rota-2")}
-    group.ends(3, 3, 4)
-    assert {p for p, w in owners(tree).items() if w == "rota-2"} == {f"s:{n}" for n in range(6, 10)}
-    pods["rota-2"].signal(signal.SIGTERM)
-    assert pods["rota-2"].ends() == 0
-    group.ends(5, 5)
-    pods["rota-0"].hears("event=chose protocol=ordinal holds=5 takes=2")
-
-
-def test_workers_that_count_differently_never_own_a_partition_together(start: Start, tree: GroupState) -> None:
-    """rota-0 believes in two replicas and rota-1 in three: rota-0 keeps what it has, and nothing hops."""
-    group = Group(tree, "ordinal", 6)
-    first = start("rota-0", "--no-spark", "--replicas", "2")
-    wait_until(lambda: len(owners(tree)) == 3)
-    second = start("rota-1", "--no-spark", "--replicas", "3")
-    wait_until(lambda: len(owners(tree)) == 4)
-    assert Counter(owners(tree).values()) == {"rota-0": 3, "rota-1": 1}
-    assert not first.said("event=released") + second.said("event=released")
-    assert group.tree.meta().protocol == "ordinal"
