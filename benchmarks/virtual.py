@@ -11,9 +11,8 @@ from typing import Any
 
 from benchmarks.tally import Change, Phase, Tally, judge
 from rota.cli.worker import LATER, SOON
-from simulator.parts import Parts
+from simulator.actors import Parts, WorkerProcess
 from simulator.simulation import Result, Simulation
-from simulator.worker import WorkerProcess
 from simulator.world import Happening, Timing, World
 from simulator.worlds import make_partitions, make_team
 

@@ -1,23 +1,20 @@
-"""The judge of worlds in which workers decide alone: no process publishes, so two targets may name a partition for a while.
+"""The judge of worlds in which workers decide alone: two targets may name one partition for a while.
 
-- `stolen`, `usurped`, `own`, `uninvited`, `busy`, `cap` and the rules of the log are those of `Checker`. A claim by force is
-  right `max_shutdown` after another's target named the partition, or its owner's no longer did.
+- `stolen`, `usurped`, `own`, `uninvited`, `busy`, `cap` and the rules of the log are those of `Checker`. A forced
+  claim is right `max_shutdown` after another target named the partition, or its owner's target dropped it.
 - `starved`: at the end every partition is owned by a live worker. `settled`: by the one worker whose target names it.
-- `uneven`: at the end no worker holds two more than another that may hold more. Not under `steal="published"`
-  and `slices="published"`, which do not promise it.
+- `uneven`: at the end no worker holds two more than another worker below its cap. Not under `steal="published"` and
+  `slices="published"`, which do not promise it.
 - `restless`: nothing changed hands in the last `CALM` seconds, if nothing happened since `SLACK` before them.
 """
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from rota.ids import worker_of
+from simulator.actors import Scene
 from simulator.checker import SLACK, Checker
 from simulator.truth import Change, Changes
-
-if TYPE_CHECKING:
-    from simulator.simulation import Simulation
 
 CALM = 60.0
 
@@ -25,16 +22,14 @@ CALM = 60.0
 class AloneChecker(Checker):
     """Judges every event; see `Checker`."""
 
-    stage: "Simulation"  # but for what is judged after each event, any stage
-
-    def __init__(self, stage: "Simulation", *, strict: bool) -> None:
+    def __init__(self, stage: Scene, *, strict: bool) -> None:
         super().__init__(stage, strict=strict)
         self.named: dict[str, set[str]] = {}  # partition -> the workers whose targets name it
         self._moved_at = -math.inf
         self._moved: dict[str, float] = {}  # partition -> when it changed hands last
 
     def after_event(self, changes: Changes) -> None:
-        """As the checker's; a target counts as soon as it is written."""
+        """Judge as `Checker` does; a target counts as soon as it is written."""
         if changes.chosen:
             self._published()
         changes.published = False
@@ -57,10 +52,10 @@ class AloneChecker(Checker):
         super()._owner_changed(change)
 
     def at_the_end(self) -> None:
-        """The world is quiet."""
+        """Judge the end, when the world is quiet."""
         truth, stage = self.stage.truth, self.stage
         here = truth.workers()
-        hops = "fastest" in stage.options.values()  # the worker that answers first wins, for ever
+        hops = "fastest" in stage.options.values()  # the fastest worker wins a partition again and again
         for partition in truth.load:
             owner = truth.owner.get(partition)
             if not truth.serving(owner) and not (hops and self._moved.get(partition, 0.0) > stage.now - CALM):
@@ -70,7 +65,7 @@ class AloneChecker(Checker):
                 self.breach("settled", f"{partition} is owned by {owner}, the targets of {names} name it")
         if self.promises_even():
             self._judge_evenness(here)
-        last = max((h.at + h.value * (h.what in ("freeze", "cut")) for h in stage.world.happenings), default=0.0)
+        last = max((h.at + h.value * (h.what in ("freeze", "cut")) for h in stage.happenings), default=0.0)
         quiet = stage.now - CALM > last + stage.timing.max_shutdown + SLACK
         if quiet and not hops and self._moved_at > stage.now - CALM:
             self.breach("restless", f"a partition changed hands {stage.now - self._moved_at:.1f} s before the end")

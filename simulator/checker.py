@@ -20,15 +20,11 @@ Of the table, checkpoints and parks, after every event: see `log_checker`.
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from rota.ids import worker_of
+from simulator.actors import Scene
 from simulator.log_checker import LogChecker
 from simulator.truth import Change, Changes
-
-if TYPE_CHECKING:
-    from simulator.stage import Stage
-
 
 SLACK = 30.0  # seconds beyond max_shutdown in which a hand-over is done
 
@@ -38,9 +34,9 @@ class Violation(AssertionError):
 
 
 class Checker:
-    """Judges every event. Raises at the first breach where `strict`, else counts them in `found`."""
+    """Judges every event. If `strict`, raises at the first breach; else counts breaches in `found`."""
 
-    def __init__(self, stage: "Stage", *, strict: bool) -> None:
+    def __init__(self, stage: Scene, *, strict: bool) -> None:
         self.stage, self.strict = stage, strict
         self.found: Counter[str] = Counter()
         self.said: list[str] = []
@@ -51,7 +47,7 @@ class Checker:
         self.withdrawn: dict[str, float] = {}  # the same, where the newest epoch gave it back to its owner
         self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
-        self._round = 0.0  # when a process took control
+        self._round = 0.0  # when a controller took control
         self._voluntary_round = -math.inf  # that of the last epoch with a voluntary move
         self._caps: dict[str, list[int | None]] = {}  # worker -> its caps since then
         self._excused: set[str] = set()  # workers that could not keep what they had, at a moment since then
@@ -66,12 +62,12 @@ class Checker:
             raise Violation(f"{self.said[-1]}. Again: {self.stage.again}")
 
     def note(self, rule: str, what: str) -> None:
-        """A breach that an actor met with; judged after its step."""
+        """Note a breach that an actor met. It is judged after the actor's step."""
         self._noted.append((rule, what))
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to judge that is in no journal."""
+        """Whether a breach was noted that no journal contains."""
         return bool(self._noted) or self.log.pending
 
     def after_event(self, changes: Changes) -> None:
@@ -89,15 +85,15 @@ class Checker:
             self.breach(*self._noted.pop(0))
 
     def note_claim(self, incarnation: str, partition: str, reason: str) -> None:
-        """An agent reports the reason of its claim; the record shows whether the reason was right."""
+        """Note the reason of a claim. It is judged against the own record."""
         self._reasons[incarnation, partition] = reason
 
     def note_report(self, partition: str, start: int, end: int) -> None:
-        """A run reported a batch. It may report it more than once."""
+        """Note a reported batch. A batch may be reported more than once."""
         self.log.reported.append((partition, start, end))
 
     def _note_staff(self) -> None:
-        """Which workers could keep what they have, and under which cap, now."""
+        """Note the workers that may keep their partitions now, and their caps."""
         truth = self.stage.truth
         for worker in self.stage.team:
             self._caps.setdefault(worker, []).append(truth.cap(worker))
@@ -136,8 +132,9 @@ class Checker:
                 self.withdrawn[partition] = since
 
     def _judge_moves(self, targets: Mapping[str, frozenset[str]]) -> None:
-        """Budget and cooldown: what is taken from a worker that could keep it is voluntary, but for what makes room under
-        its cap for partitions that no other worker keeps."""
+        """Judge budget and cooldown. A move from a worker that could keep the partition is voluntary, unless it makes room
+        under the worker's cap for partitions that no other worker keeps.
+        """
         policy, placed = self.stage.policy, {p for partitions in targets.values() for p in partitions}
         before: dict[str, set[str]] = {}
         for partition, worker in self.target.items():
@@ -199,7 +196,7 @@ class Checker:
             self.breach("busy", f"{owner} set {partition} free while its run works on it")
 
     def at_the_end(self) -> None:
-        """The world is quiet: ownership is as in the target, except for what a load-driven assignor just moved."""
+        """Judge the quiet end: each owner is its target, except for what a load-driven assignor just moved."""
         truth, patience = self.stage.truth, self.stage.timing.max_shutdown + SLACK
         for partition in truth.load:
             owner, target = truth.owner.get(partition), self.target.get(partition)

@@ -1,39 +1,34 @@
-"""The controller: the shipped `observe` and `rebalance`, as Dagster's sensor and job call them, over a store that stops
-between two calls.
+"""The controller: the shipped `observe` and `rebalance`, called as Dagster's sensor and job call them.
 
-It remembers nothing: what it decided from, when to look again, and the assignor's memory are found in the tree, so each
-round may as well be another process.
+Other events happen between two calls to its store. It keeps no state: the basis of the last decision, the time of the next
+one and the assignor's memory are in the tree, so each round could be another process.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.store import Node, Op
 from rota.errors import CoordinationError
 from rota.group.rebalance import observe, rebalance
+from simulator.actors import Scene
 from simulator.journal import SteppedStore
 from simulator.timeline import Life, steps, wait
-
-if TYPE_CHECKING:
-    from simulator.simulation import Simulation
-
 
 ANOTHER = 3.0  # seconds until another process takes the place of a controller that died
 
 
 class Died(Exception):
-    """The process of the controller is gone, between two of its writes."""
+    """The process of the controller died between two of its writes."""
 
 
 class MortalStore(SteppedStore):
-    """A store whose process dies when `left` more writes have reached the server; None: it lives."""
+    """A store whose process dies after `left` more writes. None: it stays alive."""
 
     left: int | None = None
 
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        """As the store's, while it lives."""
+        """Write as the store does. Raise Died if no write is left."""
         if self.left == 0:
             raise Died
         if self.left is not None:
@@ -42,24 +37,24 @@ class MortalStore(SteppedStore):
 
 
 class Controller:
-    """Looks once a second, where something was written or its time has come, and rebalances where that is due."""
+    """Observes once a second if something was written or its time has come, and rebalances if that is due."""
 
-    def __init__(self, sim: "Simulation") -> None:
-        self.sim, self.deaths = sim, 0
+    def __init__(self, sim: Scene, begin: float) -> None:
+        self.sim, self.begin, self.deaths = sim, begin, 0
         self._begin()
 
     def _begin(self) -> None:
         self.store = MortalStore(self.sim.server, lambda: wait(self.sim.late("")))
         self.tree = GroupState(self.store, self.sim.group)
-        self.stirred = -1  # what had happened at the last look
+        self.stirred = -1  # the server's count of events at the last observation
         self.due: float | None = None
 
     def life(self) -> Life:
-        """One look a second; where the start is given, from `begin` on."""
+        """Observe once a second, from `begin` on."""
         return steps(self._live)
 
     def _live(self) -> None:
-        wait(self.sim.world.begin if self.sim.world.initial else 1.0)
+        wait(self.begin)
         while True:
             try:
                 if self._is_needed():
@@ -74,7 +69,7 @@ class Controller:
             wait(1.0)
 
     def _is_needed(self) -> bool:
-        """Whether a rebalance is due. As the sensor does, it reads again only where something may have changed."""
+        """Whether a rebalance is due. As the sensor does, it reads again only if something may have changed."""
         stirred = self.sim.server.stirred
         if stirred == self.stirred and not (self.due is not None and self.due <= self.sim.server.clock()):
             return False
@@ -84,7 +79,7 @@ class Controller:
         return seen.needed
 
     def settle(self, owners: Mapping[str, str]) -> None:
-        """Publishes a target that no plan contains."""
+        """Publish these owners as the target, without a plan."""
         tree = GroupState(self.sim.server.connect(), self.sim.group)
         target = {w: frozenset(p for p, o in owners.items() if o == w) for w in set(owners.values())}
         publish(tree, take_control(tree), Publication(target))

@@ -1,20 +1,21 @@
-"""What a simulated world cost: time-weighted imbalance, moves, unowned and doubly owned seconds, time to settle."""
+"""The cost of a simulated world: time-weighted imbalance, moves, unowned and doubly owned seconds, time to settle."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rota.ids import worker_of
+from simulator.actors import Scene
 from simulator.truth import Change
-
-if TYPE_CHECKING:
-    from simulator.simulation import Simulation
 
 
 @dataclass(slots=True)
 class Meter:
     """Integrates over virtual time; `series` holds (time, imbalance) at each change, `jumps` (time, moves so far)."""
 
-    sim: "Simulation"
+    sim: Scene
+    begin: float  # when measuring begins
+    capacity: Mapping[str, float]
+    must_give: Callable[[str], bool]  # whether this owner could not keep what it gives
     since: float = 0.0
     imbalance: float = 1.0
     unowned: int = 0
@@ -31,8 +32,8 @@ class Meter:
     waits: list[float] = field(default_factory=list)
 
     def passes(self) -> None:
-        """Time passed under what was measured last. To be called before that changes, and at the end."""
-        now, begin = self.sim.now, self.sim.world.begin
+        """Add the time since the last call at the last measured values. Call it before they change, and at the end."""
+        now, begin = self.sim.now, self.begin
         start = max(self.since, begin)
         if now > start:
             self.weights.append((self.imbalance, now - start))
@@ -41,17 +42,17 @@ class Meter:
         self.since = now
 
     def strikes(self) -> None:
-        """Something happened that the group has to answer."""
+        """Note an event to which the group has to react."""
         self.closes()
         self.struck_at = self.settled_at = self.sim.now
 
     def closes(self) -> None:
-        """The answer to the last happening is complete."""
+        """Note that the reaction to the last event is complete."""
         if self.struck_at is not None:
             self.waits.append(self.settled_at - self.struck_at)
 
     def changed(self, changes: list[Change]) -> None:
-        """Owners, lives or loads are not what they were."""
+        """Measure again after owners, lives or loads changed."""
         truth = self.sim.truth
         for change in changes:
             self._move(change)
@@ -67,12 +68,12 @@ class Meter:
         truth = self.sim.truth
         if change.before is not None:
             giver = worker_of(change.before)
-            truth.lost_by_need[change.partition] = self.sim.must_give(change.before)
+            truth.lost_by_need[change.partition] = self.must_give(change.before)
             truth.last[change.partition] = giver
         if change.after is None:
             return
         taker, giver_name = worker_of(change.after), truth.last.get(change.partition)
-        if giver_name is not None and giver_name != taker and self.sim.now >= self.sim.world.begin:
+        if giver_name is not None and giver_name != taker and self.sim.now >= self.begin:
             self.moves += 1
             self.unavoidable_moves += truth.lost_by_need[change.partition]
             self.jumps.append((self.sim.now, self.moves, change.partition))
@@ -80,7 +81,7 @@ class Meter:
 
     def _imbalance(self) -> float:
         """max/mean utilization over live workers, by true load; the mean counts every partition, owned or not."""
-        truth, capacity = self.sim.truth, self.sim.capacity
+        truth, capacity = self.sim.truth, self.capacity
         loads = dict.fromkeys(truth.workers(), 0.0)
         for partition, owner in truth.owner.items():
             if owner is not None and truth.serving(owner):
@@ -92,12 +93,12 @@ class Meter:
         return max(load / capacity[w] for w, load in loads.items()) / mean
 
     def percentile(self, share: float) -> float:
-        """The imbalance that was not exceeded during `share` of the time."""
+        """Return the imbalance that was not exceeded during `share` of the time."""
         return percentile(self.weights, share)
 
 
 def percentile(weights: list[tuple[float, float]], share: float) -> float:
-    """The least value whose weight, with all below it, reaches `share` of the whole."""
+    """Return the least value whose weight, with all smaller values, reaches `share` of the whole."""
     whole = sum(w for _, w in weights)
     passed = 0.0
     for value, weight in sorted(weights):

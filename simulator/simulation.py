@@ -13,14 +13,13 @@ from rota.core.protocols.known_protocols import ASSIGNED
 from rota.errors import RotaError
 from rota.ids import key_of, worker_of
 from rota.run.work import find_work
+from simulator.actors import SHIPPED, Parts, WorkerProcess
 from simulator.alone_checker import AloneChecker
 from simulator.controller import Controller
 from simulator.log_checker import LoggedCommit
 from simulator.meter import Meter
-from simulator.parts import SHIPPED, Parts
 from simulator.stage import Stage
 from simulator.timeline import Life
-from simulator.worker import WorkerProcess
 from simulator.world import Happening, World
 
 ROWS = 1_000.0  # rows a second for each unit of load
@@ -29,7 +28,7 @@ MAX_BATCH = 30.0  # seconds of a partition's rows that one batch may take
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one run of a world shows. Seconds are partition-seconds for `unowned` and `doubly`."""
+    """The measures of one run of a world. `unowned` and `doubly` are in partition-seconds."""
 
     world: str
     assignor: str
@@ -52,7 +51,7 @@ class Result:
 
 
 class Simulation(Stage):
-    """One world that an assignor has to hold together."""
+    """One world under one assignor or protocol."""
 
     def __init__(
         self,
@@ -71,24 +70,24 @@ class Simulation(Stage):
         if protocol != ASSIGNED:
             self.checker = AloneChecker(self, strict=False)
         self.checker.strict = parts == SHIPPED
-        self.policy, self.options = world.policy, options or {}
+        self.policy, self.options, self.happenings = world.policy, options or {}, world.happenings
         self._found_group(self.options)
         self.base = dict(base)
         self.truth.load = dict(base)
         self.capacity = {w.id: w.capacity for w in world.team}
         start = sum(w.capacity for w in world.team if w.id not in world.later)
         self.strength = sum(base.values()) / start / world.utilization  # load that keeps capacity 1.0 fully busy
-        self.meter = Meter(self)
+        self.meter = Meter(self, world.begin, self.capacity, self.must_give)
         self.slowness: dict[str, float] = {}
         self.stock = dict.fromkeys(base, 0.0)  # rows produced up to `stocked`
         self.stocked = 0.0
-        self.controller = Controller(self)
+        self.controller = Controller(self, world.begin if world.initial else 1.0)
         self.dirty = False
         self._loads_by: dict[str, float] | None = None  # of each worker; None: to be counted again
         self.number = 0
 
     def _found_group(self, options: Mapping[str, Any]) -> None:
-        """The group, its policy and its partitions are there."""
+        """Found the group, its policy and its partitions."""
         policy = self.world.policy
         keys: dict[str, list[str]] = {p.source: [] for p in self.world.partitions}
         for partition in self.world.partitions:
@@ -107,7 +106,7 @@ class Simulation(Stage):
             found_own_records(self.reader, [p.id for p in self.world.partitions])
 
     def run(self) -> Result:
-        """Lets the world happen. Raises Violation."""
+        """Play the world and return its measures. Raises Violation."""
         world = self.world
         if world.initial:
             self.controller.settle(world.initial)
@@ -152,7 +151,7 @@ class Simulation(Stage):
     # --- after every event
 
     def after_event(self) -> None:
-        """Judges and measures what happened; mostly a process only read something, or slept."""
+        """Judge and measure an event. Most events only read, or pass time, and need neither."""
         truth = self.truth
         if len(truth.doubly) != self.meter.doubly:
             self.meter.passes()
@@ -171,13 +170,13 @@ class Simulation(Stage):
     # --- what the actors ask of their world
 
     def late(self, worker: str) -> float:
-        """How late the next answer is for this worker."""
+        """Return the seconds until the next answer for this worker."""
         timing = self.world.timing
         mean = timing.latency + timing.under_load * self.usage_of(worker) if worker else timing.latency
         return self.rng.expovariate(1.0 / mean) * self.slowness.get(worker, 1.0) if mean > 0 else 0.0
 
     def usage_of(self, worker: str) -> float:
-        """The true utilization of a worker."""
+        """Return the true utilization of a worker."""
         if self._loads_by is None:
             self._loads_by = dict.fromkeys(self.capacity, 0.0)
             for partition, owner in self.truth.owner.items():
@@ -186,7 +185,7 @@ class Simulation(Stage):
         return self._loads_by[worker] / (self.strength * self.capacity[worker])
 
     def batch_seconds(self, worker: str, rows: float) -> float:
-        """How long a batch of that many rows takes there."""
+        """Return the seconds that a batch of this many rows takes on this worker."""
         speed = self.strength * self.capacity[worker] * ROWS
         jitter = self.rng.uniform(0.8, 1.25)
         return (
@@ -194,20 +193,20 @@ class Simulation(Stage):
         )
 
     def batch_limit(self, partition: str) -> int:
-        """As many rows as the source produces in `MAX_BATCH` seconds."""
+        """Return the rows that the source produces in `MAX_BATCH` seconds."""
         return math.ceil(self.truth.load[partition] * ROWS * MAX_BATCH)
 
     def read_end(self, partition: str) -> int:
-        """The offset behind the last row that the source has."""
+        """Return the offset behind the last row of the source."""
         load = self.truth.load[partition] * ROWS
         return math.floor(self.stock[partition] + load * (self.now - self.stocked))
 
     def rest(self, worker: WorkerProcess) -> float:  # noqa: ARG002
-        """About `poll` seconds."""
+        """Return about `poll` seconds."""
         return self.rng.uniform(0.7, 1.3) * self.timing.poll
 
     def is_quiet(self, worker: WorkerProcess) -> bool:
-        """Nothing was written that an agent looks at, and it waits for nothing: a look is left out, to save time."""
+        """Whether no record changed and the agent waits for nothing, so that an observation can be skipped."""
         state = worker.agent.state
         chooser = worker.agent.chooser
         nothing_new = worker.seen == self.server.stirred and state.suspended is None and not chooser.pending
@@ -215,15 +214,15 @@ class Simulation(Stage):
         return nothing_new and state.incarnation is not None and not worker.agent.unsettled
 
     def clock(self, worker: str) -> float:
-        """Its own monotonic clock, which agrees with no other clock."""
+        """Return the time of the worker's own clock, which differs from all others."""
         offset, rate = self.world.skew.get(worker, (0.0, 1.0))
         return offset + rate * self.now
 
     def broke(self, process: object, error: RotaError) -> None:
-        """What it could not do, the next run does."""
+        """Ignore the failure: the next run does the work."""
 
     def must_give(self, incarnation: str) -> bool:
-        """Whether this owner could not keep what it gives: gone, leaving, drained, or over its cap."""
+        """Whether this owner cannot keep a partition: it is gone, leaving, drained or over its cap."""
         worker, cap = worker_of(incarnation), self.truth.cap(worker_of(incarnation))
         gone = incarnation not in self.truth.live or self.truth.announced[incarnation]["leaving"]
         return gone or not self.truth.may_keep(worker) or (cap is not None and self.truth.held[incarnation] >= cap)
@@ -250,7 +249,7 @@ class Simulation(Stage):
             worker.agent.leave()
 
     def _crash_now(self, h: Happening) -> None:
-        """The machine dies: agent, Spark and runs at once; their sessions expire later."""
+        """Kill agent, Spark and runs of a machine at once; their sessions expire later."""
         for worker in self.alive(h.target):
             self.truth.dead |= {worker.incarnation} if worker.incarnation else set()
             self.kill(worker.process, worker.store)
@@ -259,14 +258,14 @@ class Simulation(Stage):
                 self.kill(run.process, run.store)
 
     def _freeze_now(self, h: Happening) -> None:
-        """The agent pauses; a run is another process and continues."""
+        """Freeze the agent. A run is another process and continues."""
         for worker in self.alive(h.target):
             worker.process.frozen_until = self.now + h.value
             if h.value > self.world.timing.session:
                 self.expire_later(worker.store.session)
 
     def _cut_now(self, h: Happening) -> None:
-        """No network for a while."""
+        """Cut the network for a while."""
         for worker in self.alive(h.target):
             worker.store.disconnect()
             self.timeline.after(h.value, worker.store.reconnect)
@@ -290,7 +289,7 @@ class Simulation(Stage):
         self._override(h.target, max_partitions=None if h.value < 0 else int(h.value))
 
     def _die_now(self, h: Happening) -> None:
-        """The controller dies when so many more of its writes have reached the server; another takes its place."""
+        """Let the controller die after this many more writes. Another process replaces it."""
         self.controller.store.left = int(h.value)
 
     def _lag_now(self, h: Happening) -> None:
@@ -309,7 +308,7 @@ class Simulation(Stage):
         self.stocked = self.now
 
     def _backlog(self) -> Life:
-        """As Dagster's sensor: the shipped `find_work` for each pipeline, one run at a time for an incarnation."""
+        """Start runs as Dagster's sensor does: `find_work` for each pipeline, one run at a time for an incarnation."""
         sources = sorted({p.source for p in self.world.partitions})
         while True:
             busy = {run.incarnation for run in self.runs if run.process.alive}
@@ -323,7 +322,7 @@ class Simulation(Stage):
             yield self.world.timing.backlog
 
     def _loads(self) -> Life:
-        """Loads wander, and workers report how busy they are. What a partition carries, runs measure."""
+        """Let loads drift and workers report their usage. Runs measure the load of a partition."""
         world, rng = self.world, self.rng
         step = world.timing.report
         while True:

@@ -15,7 +15,7 @@ from rota.ids import worker_of
 from rota.ledger.change import find_commit
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch, LogEntry, Position, TableClaim
-from simulator.run import Event, RunProcess
+from simulator.actors import Event, RunProcess
 from simulator.table import MemoryTable
 from tests.ablations import Change, among, where, writes
 

@@ -8,8 +8,8 @@ from collections import Counter
 
 from rota.coordination import overrides
 from rota.core.protocols.known_protocols import ASSIGNED
+from simulator.actors import SHIPPED, Parts
 from simulator.alone_checker import AloneChecker
-from simulator.parts import SHIPPED, Parts
 from simulator.timeline import Life
 from tests.sim.handover import PARTITIONS, TEAM, HandOver
 

@@ -22,13 +22,11 @@ from rota.ledger.values import Ranges
 from rota.run.consume import DroppedPartition
 from rota.run.serve import RunLimits
 from rota.run.work import find_work
+from simulator.actors import PIPELINE, SHIPPED, Event, Parts, RunProcess, WorkerProcess
 from simulator.controller import Died, MortalStore
 from simulator.memory_store import MemoryStore
-from simulator.parts import SHIPPED, Parts
-from simulator.run import PIPELINE, Event, RunProcess
 from simulator.stage import Stage
 from simulator.timeline import Life, Process, steps, wait
-from simulator.worker import WorkerProcess
 from simulator.world import Timing
 from tests.sim.handover_faults import Faults
 from tests.sim.replaying import ReplayProcess

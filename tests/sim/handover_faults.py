@@ -4,10 +4,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from rota.errors import Conflict
+from simulator.actors import RunProcess, WorkerProcess
 from simulator.memory_store import MemoryStore
-from simulator.run import RunProcess
 from simulator.timeline import Process
-from simulator.worker import WorkerProcess
 
 if TYPE_CHECKING:
     from tests.sim.handover import HandOver

@@ -8,8 +8,8 @@ import pytest
 from rota.core import Plan, Policy, Snapshot, plan
 from rota.core.values import Team
 from rota.group import rebalance
+from simulator.actors import Parts
 from simulator.checker import Violation
-from simulator.parts import Parts
 from simulator.simulation import Simulation
 from simulator.world import Happening
 from simulator.worlds import world

@@ -7,7 +7,7 @@ import pytest
 
 from rota.core.reconcile import Event as MachineEvent
 from rota.core.reconcile import Instruction, Looked, State, assigned
-from simulator.parts import SHIPPED, Parts
+from simulator.actors import SHIPPED, Parts
 from simulator.simulation import Result, Simulation
 from simulator.world import Happening, Timing, World
 from simulator.worlds import WORLDS, make_partitions, make_team, world
@@ -25,7 +25,6 @@ PROTOCOLS = {
     "ordinal sticky": ("ordinal", {"slices": "sticky"}),
 }
 FEW = ("claim published", "race fastest", "ordinal")
-SEEDS = {"claim": range(2, 8), "race": range(1, 7), "ordinal": range(10, 16)}  # in each of them a zombie writes
 
 
 def make(happening: World, how: str = "claim", seed: int = 1, parts: Parts = SHIPPED) -> Simulation:
@@ -59,10 +58,12 @@ def test_every_protocol_holds_every_world_together(how: str, name: str) -> None:
 @pytest.mark.parametrize("protocol", ["claim", "race", "ordinal"])
 def test_no_fault_between_any_two_steps_does_damage(protocol: str) -> None:
     counts: Counter[str] = Counter()
-    for seed in SEEDS[protocol]:
+    for seed in range(60):
         played = AloneHandOver(seed, protocol).play()
         assert not played.checker.found, played.repro()
         counts += played.counts
+        if seed >= 5 and counts["fenced"]:  # a zombie has written
+            break
     assert counts["faults"] > 100
     assert counts["fenced"] > 0  # else it proved nothing
 

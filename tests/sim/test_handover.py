@@ -15,8 +15,8 @@ from rota.core.reconcile import Looked
 from rota.group.agent import Agent
 from rota.ledger import change
 from rota.run.serve import RunLimits
+from simulator.actors import Parts
 from simulator.memory_store import MemoryServer
-from simulator.parts import Parts
 from simulator.table import MemoryTable
 from tests.ablations import NO_CAP, NO_DRAIN, NO_DROPPED, NO_NEWEST, NO_OWNER, make_changer, no_wait
 from tests.claiming import claim_one

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from rota.ledger import change
+from simulator.actors import Parts
 from simulator.memory_log import MemoryLog
-from simulator.parts import Parts
 from simulator.table import MemoryTable
 from tests.sim.ablations import Offsetless
 from tests.sim.damage import breaks
