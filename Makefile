@@ -1,4 +1,4 @@
-# make demo | test | dev | test-fast | check | pictures: each sets everything up on first use.
+# make demo | test | test-all | dev | test-fast | check | pictures: each sets everything up on first use.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,9 +8,9 @@ PREPARED := $(VENV)/.prepared
 KAFKA := $(VENV)/share/rota/kafka
 
 # The tests start hundreds of processes: none should compile again what the one before it did.
-test test-fast: export PYTHONDONTWRITEBYTECODE =
+test test-all test-fast: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup java tools prepare s3a check test test-fast demo dev pictures clean
+.PHONY: setup java tools prepare s3a check test test-all test-fast demo dev pictures clean
 
 setup: $(READY)
 
@@ -95,9 +95,14 @@ check: setup
 test-fast: setup
 	$(BIN)/python -m pytest -q -n 2 --no-loadscope-reorder -m fast tests/core tests/conformance tests/sim
 
-# Four at a time on two cores, for half of them wait for clocks of Dagster and ZooKeeper; tests/conftest.py says what stays together.
-test: setup prepare s3a tools
-	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder
+# `test` is the tier of each push, with the day as the seed of Hypothesis; `test-all`, which a release needs, runs everything.
+# Four processes on two cores, because half of the tests wait for Dagster and ZooKeeper; tests/conftest.py groups the files.
+test: export TEST_TIER = push
+test: export TEST_DAY ?= $(shell $(PYTHON) -c 'import datetime; print(datetime.date.today().toordinal())')
+test: SEED = --hypothesis-seed=$(TEST_DAY)
+test: test-all
+test-all: setup prepare s3a tools
+	$(BIN)/python -m pytest -n 4 --no-loadscope-reorder $(SEED)
 
 # STORE=s3: landing folder and table in a bucket; SPARK=cluster: Spark on a standalone cluster; SOURCE=kafka: the flights in a
 # topic. It starts all of them itself.

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.tier import DAY, PUSH, find_left_out
+
 if TYPE_CHECKING:
     from rota.local.bucket import BucketServer
 
@@ -30,7 +32,7 @@ STACKS = (*DEMO, *LINE)  # one at a time: two of them and the rest want ten time
 RABBITMQ = "dataplane/rabbitmq/"  # one broker for all
 KAFKA = "dataplane/kafka/"  # one broker for all
 ACCESS = "conformance/access/"  # one guarded ZooKeeper for all
-HALVES = "conservation/test_differential.py"  # its cases are played in halves: two processes may do it at once
+HALVES = "conservation/test_differential.py"  # two processes play one half of its cases each
 ENSEMBLE = ("conformance/test_ensemble.py", "conformance/test_older_zookeeper.py")  # one of three servers for both
 PURE = "core/"  # shares nothing: one by one these fill what room is left at the end
 TOGETHER = {
@@ -83,7 +85,14 @@ def import_share(config: pytest.Config) -> None:
             import_module(".".join(file.relative_to(config.rootpath).with_suffix("").parts))
 
 
+def pytest_report_header() -> str:
+    return f"tier: {'push' if PUSH else 'all'}, TEST_DAY={DAY} (see tests/tier.py)"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    left = find_left_out([_below(item.nodeid) for item in items])
+    left |= {_below(item.nodeid) for item in items if PUSH and item.get_closest_marker("release")}
+    items[:] = [item for item in items if _below(item.nodeid) not in left]
     for item in items:
         if needs_nothing(item):
             item.add_marker("fast")
@@ -135,7 +144,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 # How long an example took, or the making of one, says how busy the machine was: it fails no test.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("unhurried")
+settings.register_profile("push", settings.get_profile("unhurried"), max_examples=25)
+settings.load_profile("push" if PUSH else "unhurried")
 
 # kazoo's threads draw from the global generator, and Hypothesis takes that for a draw of the strategy beside them.
 kazoo.protocol.connection.random = kazoo.retry.random = Random()

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import DeadlineExceeded, FailedHealthCheck
 
+from tests import tier
+
 ROOT = Path(__file__).parents[2]
 OURS = ("assets", "benchmarks", "dagster_project", "pipelines", "resources", "rota", "sensors", "simulator")
 FILES = sorted((ROOT / "tests").rglob("*.py"))
@@ -196,3 +198,20 @@ def test_files_of_tests_fit_in_the_head() -> None:
 def test_each_benchmark_finds_what_it_imports(path: Path) -> None:
     """No other test starts most of them, and what they import may have moved."""
     import_module(f"benchmarks.{path.stem}")
+
+
+def test_the_push_tier_runs_each_case_within_some_days(monkeypatch: pytest.MonkeyPatch) -> None:
+    for test in tier.SHARES:
+        file, _, name = test.partition("::")
+        assert re.search(rf"\ndef {name}\(", (ROOT / "tests" / file).read_text()), test
+    test, parts = next(iter(tier.SHARES.items()))
+    cases = [f"{test}[{number}]" for number in range(10)]
+    monkeypatch.setattr(tier, "PUSH", False)
+    assert not tier.find_left_out(cases)
+    monkeypatch.setattr(tier, "PUSH", True)
+    run: list[str] = []
+    for day in range(7, 7 + parts):
+        monkeypatch.setattr(tier, "DAY", day)
+        left = tier.find_left_out(cases)
+        run += [case for case in cases if case not in left]
+    assert sorted(run) == cases

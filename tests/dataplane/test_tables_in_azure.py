@@ -59,12 +59,15 @@ class AzureBench(DeltaBench):
         return super().rows()
 
 
+# The push tier runs the same suites in a bucket: TestDeltaLogInABucket, TestDeltaTableInABucket.
+@pytest.mark.release
 class TestDeltaLogInAzure(LogSuite):
     @pytest.fixture
     def one(self, container: str) -> DeltaLog:  # type: ignore[override]
         return DeltaLog(f"{container}/main")
 
 
+@pytest.mark.release
 class TestTableInAzure(TableSuite):
     @pytest.fixture
     def place(self, container: str, tmp_path: Path) -> AzureBench:  # type: ignore[override]
@@ -80,6 +83,7 @@ def test_of_racing_puts_of_one_key_one_wins(container: str) -> None:
     assert count_won(f"{container}/race", KEYS) == KEYS
 
 
+@pytest.mark.release
 def test_ten_writers_lose_and_double_nothing(container: str, tmp_path: Path) -> None:
     race = Race(f"{container}/main")
     race.run()

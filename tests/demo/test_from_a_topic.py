@@ -1,4 +1,7 @@
-"""`rota demo --source kafka` as a person runs it: the demo's whole story, from a topic of 16 partitions."""
+"""`rota demo --source kafka` as a user runs it: the demo's whole play, from a topic of 16 partitions.
+
+The push tier has the same play from files (`test_end_to_end.py`) and faults of runs from a topic (`kafka/test_faults.py`).
+"""
 
 import json
 import os
@@ -7,10 +10,12 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.release
 def test_a_worker_dies_one_joins_a_zombie_is_refused_and_each_record_is_there_once(tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("ROTA_")} | {"PYTHONPATH": str(ROOT)}
     words = ["--json", "--workers", "2", "--source", "kafka", "--state", str(tmp_path / "demo")]

@@ -121,6 +121,7 @@ def shared(
             dev.stop(kill=True)
 
 
+@pytest.mark.release  # test_deployments.py has the choice of a deployment, without the stack
 def test_two_deployments_on_one_instance_do_not_touch_each_other(
     shared: tuple[DagsterDev, dict[str, Neighbour]],
 ) -> None:

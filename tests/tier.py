@@ -1,0 +1,52 @@
+"""Two tiers of tests: `make test` before each push, `make test-all` before each release.
+
+The push tier runs one share of the cases of each test in `SHARES`, another share each day, and leaves out tests marked
+`release`. pytest without these commands runs everything. `TEST_DAY=N make test` repeats the choice of a day, which the first
+lines print.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from random import Random
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PUSH = os.environ.get("TEST_TIER") == "push"
+DAY = int(os.environ.setdefault("TEST_DAY", str(datetime.now(UTC).toordinal())))  # the processes of xdist inherit it
+
+SHARES = {  # long tables of cases, and in how many shares they are divided
+    "chaos/test_kills_and_pauses.py::test_nothing_is_lost_or_doubled": 3,
+    "dataplane/kafka/test_conservation.py::test_each_committed_record_is_in_the_table_once_and_no_other": 2,
+    "dataplane/kafka/test_conservation.py::test_without_isolation_or_without_reading_to_the_end_there_is_damage": 2,
+    "dataplane/kafka/test_faults.py::test_every_record_is_in_the_table_once": 2,
+    "dataplane/test_between_listing_and_reading.py::test_no_record_is_lost_and_none_that_came_later_is_taken_for_it": 3,
+    "dataplane/test_landing_anywhere.py::test_what_is_overwritten_or_deleted_on_the_way_is_not_committed": 3,
+    "dataplane/test_matrix_of_writers.py::test_beside_a_run_that_archives": 2,
+    "dataplane/test_matrix_of_writers.py::test_no_cell_is_silent": 2,
+    "dataplane/test_parsing.py::test_a_wrong_value_in_any_column_whatever_the_transform_uses": 3,
+    "dataplane/without_spark/test_foreign_programs.py::test_whoever_changes_no_row_stops_nobody": 3,
+    "dataplane/without_spark/test_foreign_programs.py::test_whoever_takes_or_changes_rows_is_told_of_and_they_come_back": 3,
+    "sim/test_handover.py::test_no_fault_between_any_two_steps_does_damage": 2,
+    "sim/test_worlds.py::test_every_assignor_runs_in_every_world_and_breaks_nothing": 4,
+}
+
+
+def find_left_out(tests: Sequence[str]) -> set[str]:
+    """Return those of the tests (paths below tests/) that are in a share of another day. None outside the push tier."""
+    left: set[str] = set()
+    for test, parts in SHARES.items():
+        cases = sorted(one for one in tests if one.startswith(f"{test}["))
+        left.update(set(cases) - set(choose(cases, parts)))
+    return left
+
+
+def choose(cases: Iterable[T], parts: int) -> list[T]:
+    """Return all cases; in the push tier one of `parts` shares, so that each case runs within `parts` days."""
+    found = list(cases)
+    if not PUSH:
+        return found
+    order = list(range(len(found)))
+    Random(0).shuffle(order)
+    return [found[place] for place in sorted(order[DAY % parts :: parts])]
