@@ -21,7 +21,19 @@ PLAIN_PAGES = (
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
-    *(f"docs/{name}.md" for name in ("access", "api", "assignors", "glossary", "protocols", "troubleshooting")),
+    *(
+        f"docs/{name}.md"
+        for name in (
+            "access",
+            "api",
+            "architecture",
+            "assignors",
+            "glossary",
+            "protocols",
+            "sources",
+            "troubleshooting",
+        )
+    ),
 )
 WORDS = ("nobody", "somebody", "whoever", "who", "whom", "told", "tells", "says", "stands", "hangs on", "goes by")
 NOT_PLAIN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
