@@ -66,7 +66,7 @@ def test_check_reaches_zookeeper_and_tries_each_workers_spark(run: Run, tmp_path
     probes = {p["name"]: p for p in seen["probes"]}
     assert probes["ZooKeeper"]["works"]
     assert not probes["Spark of w1"]["works"]
-    assert probes["schema of mine"]["seen"] == "not tried: no live worker with a Spark"
+    assert probes["schema of mine"]["seen"] == "not tried, nor is its transform: no live worker with a Spark"
     assert probes["schema of mine"]["works"]
     assert "its runs start a local session" in probes["Spark of w2"]["seen"]
 
@@ -304,6 +304,6 @@ def test_what_no_run_ever_looked_at_is_not_skipped(run: Run, tmp_path: Path) -> 
 
 def test_adopt_asks_before_it_takes_tables_over(run: Run, group: Group, tmp_path: Path) -> None:
     (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
-    with pytest.raises(RotaError, match=r"nothing was changed\. To go on: rota adopt --group \w+ --yes"):
+    with pytest.raises(RotaError, match=r"nothing was changed\. To confirm: rota adopt --group \w+ --yes"):
         run("adopt")  # without a terminal it said "Aborted!" alone
     assert "Adopted the tables of flights" in run("adopt", "--yes").output
