@@ -13,7 +13,6 @@ from rota.ledger.values import Position
 from rota.run.eligibility import Facts
 
 W1, W2, OLD = "w1@0000000000000001", "w2@0000000000000002", "w9@0000000000000009"
-NODE = Node(b"", 0, 1, 1, 0)
 SENSORS = tuple(SensorSeen(name, quiet=5.0) for name in ("default__membership", "p__backlog", "p__checks"))
 
 

@@ -183,7 +183,7 @@ def test_bad_input_is_one_line_with_field_value_and_valid_ones(text: str) -> Non
     with pytest.raises(ConfigError) as refused:
         document.answer_request(document.parse_request(text.replace("HUGE", "9" * 400).replace("LONG", "x" * 2_000)))
     said = str(refused.value)
-    assert len(said.splitlines()) == 1
+    assert said.isprintable()
     said.encode()
     assert len(said) < 400
     for part in BAD[text]:
