@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rota.dataplane.files import parquet
+from rota.dataplane.files import optional_keys, parquet
 from tests.dataplane.conftest import log
 from tests.dataplane.parquet_bytes import MAPS, Leaf, write
 from tests.dataplane.world import World
@@ -88,3 +88,17 @@ def test_a_file_with_a_null_key_stops_its_partition_alone(landed: World) -> None
     assert found.keys() == {"p:text", "p:number"}
     assert found["p:text"].startswith("text/0.parquet has a null key in t.key_value.key")
     assert found["p:number"].startswith("number/0.parquet has a null key in n.key_value.key")
+
+
+def test_the_ablation_parks_the_partition_without_a_word_on_the_key(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optional_keys, "find_null", lambda *_: "")
+    world.write(
+        "pipeline = Pipeline(table=delta({table!r}), source=source(format='parquet', schema='n map<int,int>'))\n"
+    )
+    world.put("a/0.parquet", NULL_NUMBER)
+    world.give("a")
+    world.until_idle("a")
+    ((_, one),) = world.tree.parked().items()
+    assert "key" not in one.record.reason

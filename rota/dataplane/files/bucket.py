@@ -1,12 +1,12 @@
 """A landing folder in a bucket: a prefix of its keys.
 
-Law: an object is there whole or not at all, so nobody waits until it rests. It is the same object while its size and its
-ETag are the same; `modified` is a number made of the ETag. Whatever lists it, looks at it or reads it sees the newest one.
+Law: an object is there whole or not at all, so no object has to rest. It is the same object while its size and its ETag are
+the same; `modified` is a number made of the ETag. Every list, look and read sees the newest object.
 
-Law: names come late and out of order, so each look lists all keys of its partitions, a thousand a request: to begin behind
-the newest name that is known would leave out for ever what came late with an earlier one. One list goes on from folder to
-folder, and leaps over those that nobody asked for: so a look takes no more lists than there are folders, and far fewer where
-they hold little.
+Law: names come late and out of order, so each poll lists all keys of its partitions, a thousand a request. A list that began
+behind the newest known name would leave out for ever an object that came late with an earlier name. One list continues from
+folder to folder, and skips folders that were not asked for. So a poll takes at most one list for each folder, and far fewer
+where folders hold little.
 
 Law: a key with a part that is hidden (`is_hidden`) is hidden; a key that ends in a slash and has no bytes is what shows
 a folder: a process asks for it once. Any other that is not read has a reason. Of a prefix with a key that obstore refuses to
@@ -208,8 +208,8 @@ class BucketLanding:
         return self._ask_or(path) is None
 
     def is_away(self) -> bool:
-        """See `Landing.is_away`: a bucket that is away says of each object that there is none. One that is there may well
-        have no object any more."""
+        """See `Landing.is_away`: a bucket that is away reports each object as absent. A bucket that is there may have no
+        object any more."""
         try:
             self._list_top()
         except OSError:
@@ -221,8 +221,8 @@ class BucketLanding:
         return {file.path for file in self._list_one(folder, frozenset())}
 
     def take(self, file: LandedFile, to: str) -> bool:
-        """See `Landing.take`. No bucket deletes what is still the same alone: what somebody puts in its place between two
-        requests of ours goes, unless the bucket keeps versions. An object of more than 5 GB is not copied."""
+        """See `Landing.take`. No bucket has a conditional delete: an object that is put in its place between two requests of
+        rota is deleted, unless the bucket keeps versions. An object of more than 5 GB is not copied."""
         if (now := self._ask_or(file.path)) != file:
             if isinstance(now, OSError):
                 raise now
@@ -293,7 +293,7 @@ class BucketLanding:
         return [_Named(one.path.lstrip("/"), one.type == fs.FileType.File) for one in found]
 
     def _ask(self, path: str) -> Any:
-        """What the bucket says of the object; None where it is gone. Raises OSError."""
+        """Return the metadata of the object; None if it is gone. Raises OSError."""
         try:
             with as_os_errors(f"{self.place}/{path}"):
                 return self.store.head(path)

@@ -1,13 +1,13 @@
 """`index/`: the Delta table that gives every landed file of a partition its ordinal.
 
 Law: an ordinal, once given, means the same file for ever; ordinals of a partition follow each other from 0. A file gets
-its ordinal under a transaction of its partition, on the handle on which the files before it were read: of two runs that
-see the same new file, one loses and looks again. Its size and time are those of when it was read last, or is to be read:
-`keep` writes them.
+its ordinal under a transaction of its partition, on the version on which the files before it were read. Of two runs that
+see the same new file, one loses and reads again. The index has the size and time that the file had when it was read last,
+or with which it is to be read: `keep` writes them.
 
-What a look costs hangs on what it asks for. Rows stand by partition and ordinal in every file of the index, so that only
-the row groups are read that may hold what is asked for; a process keeps of each file what it spans, and the rows of small
-ones alone.
+The cost of a read depends on the partitions and ordinals that are asked for. Every file of the index is sorted by partition
+and ordinal, so that only the row groups are read that may hold them. A process caches the spans of each file, and the rows
+of small files.
 """
 
 import json
@@ -103,8 +103,8 @@ class IndexedFiles(Sequence[LandedFile]):
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """The index of one source, `location` being its table. `renewed` (partition -> ordinal -> file): these files as they are
-    now, in place of what the table says of them."""
+    """The index of one source; `location` is its table. `renewed` (partition -> ordinal -> file) has the present state of
+    files, which replaces that of the table."""
 
     location: str
     renewed: Mapping[str, Mapping[int, LandedFile]] = field(default_factory=dict)
@@ -116,13 +116,13 @@ class FileIndex:
 
     @property
     def id(self) -> str:
-        """The id of its table, as this process read it last; empty: there was none."""
+        """The id of its table, as this process read it last; empty if there was no table."""
         if self.location not in READ:
             self._read_newest()
         return READ[self.location].table
 
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
-        """The files of each partition, all or those in [start, end); a file's place is its ordinal. No index yet: empty."""
+        """Return the files of each partition, all or those in [start, end), by ordinal; empty if there is no index yet."""
         ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, (0, ALL))
         there = self._read_newest()
         counts = self._count_files(there, ranges)
@@ -138,24 +138,25 @@ class FileIndex:
         return {p: IndexedFiles(counts[p], some.start, tuple(found[p][o] for o in some)) for p, some in asked.items()}
 
     def given(self, partitions: Iterable[str]) -> Mapping[str, int]:
-        """How many files of each partition have an ordinal."""
+        """Return how many files of each partition have an ordinal."""
         return self._count_files(self._read_newest(), partitions)
 
     def latest(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
-        """What `extend` would give; nothing is written."""
+        """Return what `extend` would return. Writes nothing."""
         counts, looks = self._look(self._read_newest(), partitions, new)
         return {p: counts[p] + len(files) for found in looks for p, files in found.items()}
 
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
-        """How many files each partition has after those that are `new` got the next ordinals, in the order given. About
-        `LARGE` new files at a time get theirs by one commit: of a million no more are in memory.
+        """Give the `new` files the next ordinals, in the order given, and return how many files each partition has then.
 
-        One of which `new` says nothing is left out."""
+        One commit gives about `LARGE` files their ordinals, so no more are in memory. A partition that `new` does not
+        return is left out.
+        """
         many, left, ends = False, partitions, dict[str, int]()
 
         def make(_: int) -> Draft[Given] | Given:
             nonlocal many
-            # where it is made, somebody may have been faster: it is read on this very version
+            # another run may have created the table first: the files are read on this very version
             table = self.log.open() or self.log.create(Schema.from_arrow(SCHEMA).to_json())
             there = self._read_files(table)
             counts, looks = self._look(there, left, new)
@@ -194,7 +195,7 @@ class FileIndex:
             if table is None or table.transaction(RENAMED) == number:
                 return True
             known = {p for file in self._read_files(table) for p in file.spans["partition"].to_pylist()}
-            late = self.make_moves(dict.fromkeys(sorted(known), 0))  # whoever gives offsets meanwhile conflicts
+            late = self.make_moves(dict.fromkeys(sorted(known), 0))  # a run that gives offsets meanwhile conflicts
             removes, adds = self.rewrite_renamed(table, old, new)
             return Draft(table, {RENAMED: number, **late}, adds=adds, removes=removes, alone=True)
 
@@ -212,7 +213,7 @@ class FileIndex:
         return removes, tuple(adds)
 
     def read_named_files(self, table: Version) -> Iterator[tuple[dict[str, Any], IndexFile]]:
-        """What the log says of each file of the index, and the file."""
+        """Yield the log's entry of each file of the index, and the file."""
         return zip(table.files().to_pylist(), self._read_files(table), strict=True)
 
     def _look(
@@ -284,7 +285,7 @@ class FileIndex:
             raise _lost(self.location, f"cannot be read ({error})") from error
 
     def rewrite_renewed(self, table: Version, partitions: tuple[str, ...]) -> Rewritten:
-        """Each file of the index that says something else of a renewed file, written anew."""
+        """Write each file of the index again that has another state of a renewed file."""
         removes, adds = dict[str, int](), list[DataFile]()
         renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
         ranges = {p: (min(of), max(of) + 1) for p, of in renewed.items()}
@@ -303,11 +304,11 @@ class FileIndex:
         return {**row, "size": file.size, "modified": file.modified} if file else row
 
     def make_moves(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """What makes the append of one partition's files a compare-and-set."""
+        """Return the transactions that make the append of a partition's files a compare-and-set."""
         return {f"rota/{p}/index": count for p, count in counts.items()}
 
     def _write_new(self, counts: Mapping[str, int], found: Mapping[str, list[LandedFile]]) -> tuple[DataFile, ...]:
-        """Whoever loses the race leaves them as orphans until the next vacuum."""
+        """Write the rows of new files. A run that loses the race leaves these files as orphans until the next vacuum."""
         rows = [
             (p, counts[p] + i, f.path, f.size, f.modified)
             for p, files in sorted(found.items())
@@ -317,7 +318,7 @@ class FileIndex:
         return self.write_files(pa.Table.from_arrays(columns, schema=SCHEMA))
 
     def write_files(self, rows: pa.Table) -> tuple[DataFile, ...]:
-        """Files of the index with these rows, which nobody sees yet. Raises EnvironmentFailed."""
+        """Write files of the index with these rows; no commit names them yet. Raises EnvironmentFailed."""
         written = []
         for start in range(0, rows.num_rows, LARGE):
             some, path = rows.slice(start, LARGE), f"{uuid.uuid4().hex}.parquet"
@@ -330,7 +331,7 @@ class FileIndex:
         return tuple(written)
 
     def _tidy(self) -> None:
-        """Puts the smallest of many files together; whoever loses that race leaves it to the next."""
+        """Merge the smallest of many files. A run that loses the race leaves that to the next one."""
         table = self.log.open()
         if table is None or len(self._read_files(table)) <= MANY:
             return

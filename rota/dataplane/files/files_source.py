@@ -44,9 +44,12 @@ Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by
 
 @dataclass(frozen=True, slots=True)
 class FilesSource:
-    """The landing folder of pipeline `name`; `told_of` says what became of a file, and the next step; `read_columns` gives
-    the table's columns; `reading` has the files of ranges that are being read; `resting` are the times, by `clock`, at which
-    what the last look left will have rested."""
+    """The landing folder of pipeline `name`.
+
+    `told_of` has the reasons why a file cannot be read, with the next steps. `read_columns` returns the table's columns.
+    `reading` has the files of ranges that are being read. `resting` has the times, by `clock`, at which the files that the
+    last poll left out will have rested.
+    """
 
     name: str
     landing: Landing
@@ -70,7 +73,7 @@ class FilesSource:
 
     @property
     def options(self) -> dict[str, str]:
-        """What Spark's reader is told."""
+        """The options of Spark's reader."""
         return make_options(self.declared.format, self.declared.options)
 
     def find_place(self) -> str:
@@ -382,7 +385,7 @@ class FilesSource:
         return "", "", False
 
     def _refuse(self, explain: Refuse, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
-        """Raises SourceChanged for a file of which `explain` says, of its bytes and path, why Spark must not read it."""
+        """Raise SourceChanged for the first file for which `explain` returns why Spark must not read it."""
         for partition, (start, end) in ranges.items():
             for file in files[partition][start:end]:
                 if why := explain(self.landing.find(file), file.path):

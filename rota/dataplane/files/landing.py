@@ -1,7 +1,7 @@
 """Where files land: the port of a landing folder, on a disk (`disk`) or in a bucket (`bucket`).
 
 Law: a landed file is named by its path below the landing folder, and is the same file while its size and `modified` are the
-same. Whoever names, lists, looks at or opens one, or has Spark read it, does so through this port.
+same. Every module that lists, stats or opens a landed file, or has Spark read it, does so through this port.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -97,13 +97,22 @@ class Landing(Protocol):
     def list_rested(
         self, known: Mapping[str, frozenset[str]], settle: float, now: float, yet: list[float]
     ) -> Iterator[Rested]:
-        """Of each of these partitions' folders: the files that nobody writes any more, without those whose paths are known;
-        or why it cannot be listed. `yet` gets the seconds that each of the others has to rest."""
+        """Yield each of these partitions' folders with its files that rested, without known paths, or with the error.
+
+        Args:
+            known: folder -> paths that are left out.
+            settle: seconds for which a file must not have changed.
+            now: the time, in seconds since 1970.
+            yet: gets the seconds that each of the other files has to rest.
+        """
         ...
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
-        """What tells of each of these files how it is now: None where it is gone; of size `NO_FILE` where something else is
-        there. It raises OSError where nobody can tell."""
+        """Return the function that gives the current state of each of these files.
+
+        It returns None if the file is gone, and a file of size `NO_FILE` if something else is there. It raises OSError if
+        the file cannot be looked at.
+        """
         ...
 
     def is_gone(self, path: str) -> bool:
@@ -111,12 +120,12 @@ class Landing(Protocol):
         ...
 
     def is_away(self) -> bool:
-        """Whether, as far as it shows, all of it is out of reach: then a file that is not there may be there."""
+        """Whether the whole folder seems to be out of reach: then a file that is not seen may exist."""
         ...
 
     def list_left(self, folder: str) -> set[str]:
-        """The paths of the files of a partition's folder, and of those that somebody died at while he took them. Raises
-        OSError."""
+        """Return the paths of the files of a partition's folder, and of files that a process left while it took them away.
+        Raises OSError."""
         ...
 
     def take(self, file: LandedFile, to: str) -> bool:

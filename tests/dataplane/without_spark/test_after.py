@@ -136,7 +136,7 @@ def test_what_was_overwritten_after_it_was_read_stays_and_is_told(
     with strike_at(DiskLanding, "take", lambda: overwrite(trickle, name), before=True):
         trickle.consume()
     assert list_landed(trickle) == ["a/000.json"]
-    assert "it is not the one that was consumed" in caplog.text
+    assert "another file took its place" in caplog.text
     source = trickle.world.ports.source
     assert isinstance(source, FilesSource)
     assert source.find_rewritten({"p:a": [(0, 1)]}) == {"p:a": (0,)}, "a check of the page says so"
