@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterable
 from functools import reduce
 
 import pytest
@@ -43,8 +44,25 @@ SHOWN = {  # each row is of one record, and the plan shows it
     "a lookup with such columns": "df.join(other, 'word').drop(other['_partition'], other['_offset'], other['id'])",
     "a lookup, broadcast": "df.join(F.broadcast(other.select('word')), 'word', 'left_semi')",
     "everything with everything": "df.crossJoin(other.select(F.col('id').alias('o')))",
-    "with itself": "df.alias('a').join(df.alias('b'), F.expr('a.id = b.id')).select('a.*')",
-    "with itself, the other": "df.alias('a').join(df.alias('b'), F.expr('a.id = b.id')).select('b.*')",
+    "with itself, within a file": "df.alias('a').join(df.alias('b'), F.expr('a._offset = b._offset and a.id = b.id and "
+    "b._partition = a._partition')).select('a.*')",
+    "with itself, the other": "df.alias('a').join(df.alias('b').drop('word'), F.expr('(a.id = b.id and a._partition = "
+    "b._partition) and (a._offset = b._offset and a.id <= b.id)')).select('b.*')",
+    "the greatest of a file": "df.alias('a').join(df.alias('b'), F.expr('a.id < b.id and a._partition = b._partition and "
+    "a._offset = b._offset'), 'left_anti')",
+    "a sum of a file": "df.join(df.groupBy('_partition', '_offset').agg(F.sum('id').alias('sum')), ['_partition', "
+    "'_offset'])",
+    "a count of a file, by other names": "df.join(df.toDF(*[f'{c}_' for c in df.columns]).groupBy('_offset_', "
+    "'_partition_').agg(F.count('id_').alias('n')), F.expr('_partition = _partition_ and _offset_ = _offset'))",
+    "the kinds of a file": "df.join(df.select('_partition', '_offset', 'word').distinct().groupBy('_partition', "
+    "'_offset').agg(F.count('word').alias('n')), ['_partition', '_offset'], 'left')",
+    "without its own": "df.select('id', '_partition', '_offset').exceptAll(df.where('id > 5').select('id', '_partition', "
+    "'_offset'))",
+    "a query joined within a file": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'with x as (select * from {v} "
+    "where id > 1), y as (select _partition, _offset, max(id) m from {v} group by 1, 2) select x.*, m from x join y using "
+    "(_partition, _offset)'))[1]",
+    "a query beside a lookup": "(df.createOrReplaceTempView(v), other.createOrReplaceTempView('l' + v), df.sparkSession."
+    "sql(f'with y as (select distinct word from l{v}), x as (select * from {v}) select x.* from x join y using (word)'))[2]",
     "twice": "df.union(df)",
     "two kinds": "df.where('id > 3').withColumn('u', F.lit(1)).unionByName(df.where('id < 2').withColumn('u', F.lit(2)))",
     "two kinds, renamed": "df.unionByName(df.toDF(*df.columns)).select('id', '_offset', '_partition')",
@@ -55,7 +73,7 @@ SHOWN = {  # each row is of one record, and the plan shows it
     "how many in a file": "df.withColumn('n', F.count('*').over(Window.partitionBy('_partition', '_offset')))",
     "a lookup that is an aggregate": "df.join(other.groupBy('word').agg(F.max('id').alias('k')).limit(9), 'word', 'left')",
     "a query with a name": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'with x as (select *, 1 as o from {v} "
-    "where id > 1), y as (select word from x) select x.* from x join y using (word)'))[1]",
+    "where id > 1), y as (select word, id, _partition, _offset from x) select * from y'))[1]",
     "a group of a file": "df.groupBy('_partition', '_offset').agg(F.count('id').alias('c'))",
     "a pivot": "df.groupBy('_partition', '_offset').pivot('word', ['w0', 'w1']).agg(F.count('id'))",
     "columns to rows": "df.unpivot(['id', '_partition', '_offset'], ['word'], 'k', 'v')",
@@ -102,6 +120,32 @@ CUT = {  # what it makes hangs on which files came together
     "those that there are": "df.join(df.select('word').distinct(), 'word', 'left_semi')",
     "beside a sum": "df.crossJoin(df.agg(F.sum('id').alias('n')))",
     "in one of two": "df.where('id > 3').limit(1).union(df)",
+    "with itself": "df.alias('a').join(df.alias('b'), F.expr('a.word = b.word')).select('a.*')",
+    "with itself by one of two": "df.alias('a').join(df.alias('b'), F.expr('a._partition = b._partition')).select('a.*')",
+    "with itself by one or the other": "df.alias('a').join(df.alias('b'), F.expr('(a._partition = b._partition) or "
+    "(a._offset = b._offset)')).select('a.*')",
+    "with itself, crosswise": "df.alias('a').join(df.withColumn('o', F.lit(0).cast('long')).alias('b'), F.expr("
+    "'a._partition = b._partition and a._offset = b.o')).select('a.*')",
+    "with itself by everything else": "df.alias('a').join(df.alias('b'), F.expr('not (a._partition = b._partition and "
+    "a._offset = b._offset)'), 'left_semi')",
+    "the newest of each": "df.join(df.selectExpr('word as w', 'id as i'), F.expr('word = w and id < i'), 'left_anti')",
+    "what has a newer one": "df.join(df.selectExpr('word as w', 'id as i'), F.expr('word = w and id < i'), 'left_semi')",
+    "everything with itself": "df.crossJoin(df.select(F.col('id').alias('o')))",
+    "without those of itself": "df.join(df.select('word').exceptAll(df.where('id > 2').select('word')), 'word', "
+    "'left_semi')",
+    "others in common": "other.select('word').intersect(df.select('word')).join(df, 'word')",
+    "in": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'select * from {v} where word in (select word from {v} "
+    "where id > 5)'))[1]",
+    "not exists": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'select * from {v} a where not exists (select 1 "
+    "from {v} b where a.word = b.word and a.id < b.id)'))[1]",
+    "a lateral query": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'select a.*, n from {v} a, lateral (select "
+    "count(*) n from {v} b where a.word = b.word)'))[1]",
+    "two queries with a name": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'with x as (select *, 1 as o from "
+    "{v}), y as (select word from x) select x.* from x join y using (word)'))[1]",
+    "a sum of a file, beside another": "df.join(df.groupBy('_partition', '_offset').agg(F.sum('id').alias('sum')).drop("
+    "'_partition'), ['_offset'])",
+    "whole rows, then with itself": "df.join(df.mapInPandas(lambda it: it, df.schema).selectExpr('word as w'), F.expr("
+    "'word = w'), 'left_semi')",
     "whole rows, then a limit": "df.mapInPandas(lambda it: it, df.schema).limit(2)",
     "doubles in a query with a name": "(df.createOrReplaceTempView(v), df.sparkSession.sql(f'with x as (select *, 1 as o "
     "from {v} where id > 1), y as (select distinct word from x) select x.* from x join y using (word)'))[1]",
@@ -226,6 +270,30 @@ def test_random_transforms_of_which_the_plan_shows_it_keep_it(seed: int, parsed:
     assert not find_moved(shown)
 
 
+BY_CHANCE = {"a sample, elsewhere"}
+PARTS = ("_partition = '{}' and _offset = 0", "_partition = '{}' and _offset = 1")
+MEETING = ("with itself", "the newest of each", "what has a newer one", "without those of itself", "in", "not exists")
+
+
+def find_dependent(texts: Iterable[str], df: DataFrame, other: DataFrame) -> list[str]:
+    """The transforms that give other rows for all offsets at once than for one offset after the other. It reads no plan."""
+    each = [df.where(part.format(partition)) for partition in ("p:a", "p:b") for part in PARTS]
+    found = []
+    for text in texts:
+        at_once = apply(text, df, other).collect()
+        one_by_one = reduce(DataFrame.union, [apply(text, part, other) for part in each]).collect()
+        found += [text] if sorted(map(repr, at_once)) != sorted(map(repr, one_by_one)) else []
+    return found
+
+
+def test_what_becomes_of_a_record_depends_on_its_offset_alone(parsed: Parsed, other: DataFrame) -> None:
+    """Of each transform that is taken; the six that meet themselves are refused because they depend on more."""
+    shown = [text for name, text in SHOWN.items() if name not in BY_CHANCE]
+    assert not find_dependent(shown, parsed.good, other)
+    meeting = [CUT[name] for name in MEETING]
+    assert find_dependent(meeting, parsed.good, other) == meeting
+
+
 def test_a_plan_that_is_cut_or_is_another_shows_nothing(parsed: Parsed) -> None:
     plan = plans.explain(origins.select_origins(parsed.good.drop("word")))
     assert origins.shows_origins(plan, parsed.mark)
@@ -259,6 +327,8 @@ def landed(world: World) -> World:
 
 KEPT = {"p:a": {0: 3, 1: 3}, "p:b": {0: 3, 1: 3}}
 HALF = "df.withColumn('_partition', F.when(F.col('n') < 10, F.lit('p:b')).otherwise(F.col('_partition')))"
+NEWEST = "df.join(df.selectExpr('word as w', 'n as m'), F.expr('word = w and n < m'), 'left_anti')"
+SUMS = "df.join(df.groupBy('_partition', '_offset').agg(F.sum('n').alias('sum')), ['_partition', '_offset'])"
 FIRST = "df.mapInPandas(lambda it: (one.assign(_partition=one['_partition'].min()) for one in it), df.schema)"
 
 
@@ -269,6 +339,7 @@ FIRST = "df.mapInPandas(lambda it: (one.assign(_partition=one['_partition'].min(
         ("df.withColumn('_offset', 1 - F.col('_offset'))", "makes the column _offset anew"),
         (FIRST, "not one for each record"),
         ("df.where('n > 0').dropDuplicates(['word'])", "has dropDuplicates over rows of several offsets"),
+        (NEWEST, "has a join of the frame with itself over rows of several offsets"),
         ("df.mapInPandas(lambda it: (one[one.n > 0] for one in it), df.schema)", "not one for each record"),
     ],
 )
@@ -278,7 +349,7 @@ def test_rows_that_would_be_under_another_file_are_not_committed(landed: World, 
     assert all(isinstance(e, ParkedPartition) and said in e.reason and "\n" not in e.reason for e in events), events
     assert len(events) == 2
     assert not log(landed.table / "main").said("commit")
-    declare(landed, "df.selectExpr('*', 'n + 1 as m')")
+    declare(landed, SUMS)
     for partition in KEPT:
         unpark(landed.tree, partition)
     assert all(isinstance(e, CommittedBatch) for e in landed.run("a", "b"))

@@ -1,25 +1,29 @@
-"""Of which record each row of a transform's result is, as Spark's analyzed plan says.
+"""Check, in Spark's analyzed plan, which record each row of a transform's result comes from.
 
-Law: a row goes into the table under the partition and the offset of one record that it was made of. A replay or a
-compaction of another partition would delete or double it else. Spark numbers every column where it is made, and passes the
-number on with it. So whoever follows the two numbers down the plan to the frame that the transform was given knows that
-nothing between has made the column anew. Both must come from the same place there: a join of the frame with itself has two.
+Law: the table holds a row under the partition and the offset of one record that the row was made of. Under another one, a
+replay or a compaction would delete or double the row. Spark numbers a column where a step makes it, and passes the number
+on. So both columns are the frame's own if their numbers lead down to the frame that the transform received. Both must lead
+to the same place there: a join of the frame with itself has two.
 
-Law: what becomes of a record hangs on its offset alone, never on which offsets came together in a batch. A limit is refused
-where the plan shows it above the frame; so is what groups, removes doubles or looks through a window, unless it does so
-within each partition and offset.
+Law: the result of a record depends on its offset alone, never on the other offsets of its batch. These steps are refused
+above the frame, unless they work within each partition and offset:
 
-What may be between: any step that passes rows on (a filter, a join, an explode, a union), another name and back, `fillna`, a
-cast to the type that the column has, and groups by both. An expression that makes either column is refused before a row is
-read. What the plan does not show is counted: a function that makes whole rows (mapInPandas, applyInPandas), rows that were
-here (createDataFrame, a checkpoint), the field of a struct. Then there must be as many rows as records under each partition
-and offset.
+- a limit or an offset: always;
+- a group, a dropDuplicates, a distinct, a window: unless both columns are among its keys;
+- a join, an intersect or an except of the frame with itself: unless both sides must have equal values in both columns;
+- a subquery over the frame, such as EXISTS, IN or a scalar: always.
 
-Not noticed: such a function that exchanges rows between files, so that each has as many as before.
+Any step that passes rows on may be between (a filter, a join, an explode, a union), another name and back, `fillna`, a cast
+to the type that the column has, and groups by both columns. An expression that makes either column is refused before Spark
+reads a row. Where the plan does not show the origin, rows are counted: a function that makes whole rows (mapInPandas,
+applyInPandas), rows from this process (createDataFrame, a checkpoint), the field of a struct. Each partition and offset must
+then have as many rows as records.
+
+Not noticed: a function that exchanges rows between files, so that each file has as many rows as before.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -53,6 +57,11 @@ LIMITS = {"GlobalLimit": "a limit", "LocalLimit": "a limit", "Offset": "an offse
 KEYED = {"Aggregate": "an aggregate", "Deduplicate": "dropDuplicates", "Distinct": "distinct", "Window": "a window"}
 DEFINED, USE = re.compile(r"CTERelationDef (\d+)\b"), re.compile(r"CTERelationRef (\d+), \w+, \[(.*?)\]")
 OF_THE_FIRST = {"Intersect", "Except"}
+BESIDE_EACH_OTHER = {"Union", "WithCTE"}  # their inputs do not meet
+EQUAL = re.compile(r"\(([^\[\]()#]+)#(\d+)L? = ([^\[\]()#]+)#(\d+)L?\)")
+COMPARED = r"\([^\[\]()#]+#\d+L? (?:=|<=>|<|>|<=|>=) [^\[\]()#]+#\d+L?\)"
+ALL_OF = re.compile(rf"Join \w+, \(*{COMPARED}(?:\)* AND \(*{COMPARED})*\)*")
+KEY = re.compile(r"[\[ ]([^\[\],# ]*)#(\d+)L?(?=[,\]])")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,12 +85,16 @@ class Step:
         return any(one.mentions(name, number) for one in self.inputs)
 
     def is_by(self, number: str) -> bool:
-        """Whether a step that passes the column of this number on does so within each value of it."""
-        lists = [self.text] if self.kind == "Deduplicate" else re.findall(r"\[[^\[\]]*\]", self.text)[-2:]
-        key = re.compile(rf"[\[ ][^\[\],# ]*#{number}L?[,\]]")
-        return self.kind in ("Aggregate", "Distinct") or any(
-            key.search(one) for one in lists if "windowspec" not in one
-        )
+        """Whether a step that passes the column of this number on keeps its values apart."""
+        return self.kind in ("Aggregate", "Distinct") or any(key[1] == number for key in self.read_keys())
+
+    def read_keys(self) -> list[tuple[str, str]]:
+        """The names and numbers of the columns by which the step groups rows."""
+        if self.kind == "Distinct":
+            return _read_columns(self)
+        lists = re.findall(r"\[[^\[\]]*\]", self.text)
+        kept = {"Aggregate": lists[:1], "Window": [one for one in lists[-2:] if "windowspec" not in one]}
+        return KEY.findall(" ".join(kept.get(self.kind, [self.text])))
 
     def walk(self) -> "Iterator[Step]":
         """This step and all below it."""
@@ -96,8 +109,10 @@ class NotShownError(Exception):
 
 @dataclass(slots=True)
 class Trace:
-    """How one column comes out of the frame with the alias `mark`: of which places in the plan, and through which steps that
-    keep its values apart."""
+    """The way of one column from the frame with the alias `mark` to the result.
+
+    `places`: where the plan reads the frame for it. `apart`: the steps on the way that keep its values apart.
+    """
 
     mark: str
     column: str
@@ -106,7 +121,13 @@ class Trace:
     apart: set[int] = field(default_factory=set)
 
     def follow(self, step: Step, name: str, number: str, by: tuple[int, ...] = ()) -> None:
-        """Raises NotShownError; BadTransform where an expression makes the column. `by`: see `places`."""
+        """Follow the column of this number down from `step`.
+
+        Args:
+            by: the uses of named queries on the way to `step`.
+
+        Raises: NotShownError; BadTransform, if an expression makes the column.
+        """
         if step.text == f"SubqueryAlias {self.mark}":
             if name.lower() != self.column:
                 raise BadTransform(_explain_made(self.column))
@@ -156,58 +177,134 @@ class Trace:
 
 
 def shows_origins(plan: str, mark: str) -> bool:
-    """Whether the plan, of `select_origins`, shows that both columns are those of one row of the frame with the alias
-    `mark`. Raises BadTransform where it shows the opposite, or that rows of several offsets are taken together."""
+    """Check a transform's plan.
+
+    Args:
+        plan: of `select_origins`.
+        mark: the alias of the frame that the transform received.
+
+    Returns: whether the plan shows that both columns are those of one row of that frame.
+
+    Raises: BadTransform, if the plan shows that an expression made a column, or that rows of several offsets meet.
+    """
     steps = list(_read_tree(read_steps(plan)))
+    named = {found[1]: one for _, one in steps if (found := DEFINED.match(one.text))}
+    meeting = _Meeting(steps, mark, named)
     try:
         top = _only(one for _, one in steps[:1])
         asked = BOTH.fullmatch(top.text)
         if not asked:
             raise NotShownError
-        named = {found[1]: one for one in top.walk() if (found := DEFINED.match(one.text))}
         partition, offset = Trace(mark, PARTITION, named), Trace(mark, OFFSET, named)
         partition.follow(_only(top.inputs), PARTITION, asked[1])
         offset.follow(_only(top.inputs), OFFSET, asked[2])
     except (NotShownError, LookupError, ValueError):
-        _refuse_cut(steps, mark, LIMITS, set())
+        meeting.refuse(LIMITS, set())
         return False
     if partition.places != offset.places:
         raise BadTransform(_explain_made(OFFSET))
-    _refuse_cut(steps, mark, LIMITS | KEYED, partition.apart & offset.apart)
+    meeting.refuse(LIMITS | KEYED, partition.apart & offset.apart)
     return True
 
 
-def _refuse_cut(steps: "list[tuple[int, Step]]", mark: str, kinds: "dict[str, str]", apart: set[int]) -> None:
-    """Raises BadTransform for a step of these kinds above the frame with the alias `mark`, also in a subquery or a query
-    that has a name, unless it keeps both columns `apart`."""
-    ours = re.compile(rf"SubqueryAlias {mark}")
-    for at, (_, one) in enumerate(steps):
-        if DEFINED.match(one.text) and any(ours.fullmatch(below.text) for below in _take_below(steps, at)):
-            ours = re.compile(rf"{ours.pattern}|{USE.pattern}.*")  # whoever uses a query with a name may use this one
-            break
-    for at, (_, step) in enumerate(steps):
-        over = step.kind in kinds and any(ours.fullmatch(below.text) for below in _take_below(steps, at))
-        if over and id(step) not in apart:
-            raise BadTransform(
-                f"The transform has {kinds[step.kind]} over rows of several offsets: what it makes hangs on which of them "
-                f"came in one batch. Work row by row, or within each {PARTITION} and {OFFSET}, and do the rest in an asset "
-                f"downstream"
-            )
+class _Meeting:
+    """The steps of a plan in which rows of several offsets meet."""
 
+    def __init__(self, steps: "list[tuple[int, Step]]", mark: str, named: "dict[str, Step]") -> None:
+        self._steps, self._mark, self._named = steps, mark, named
+        self._ours = {number for number, one in named.items() if any(map(self._is_frame, one.walk()))}
+        while more := {n for n, one in named.items() if n not in self._ours and any(map(self._is_ours, one.walk()))}:
+            self._ours |= more
 
-def _take_below(steps: "list[tuple[int, Step]]", at: int) -> Iterator[Step]:
-    """The steps that feed this one, also those of its subqueries."""
-    return (one for _, one in takewhile(lambda pair: pair[0] > steps[at][0], steps[at + 1 :]))
+    def refuse(self, kinds: "Mapping[str, str]", apart: set[int]) -> None:
+        """Raises BadTransform for the first step of these kinds over the frame, and for the first in which the frame meets
+        itself; not for one that keeps both columns `apart`, or works within each partition and offset."""
+        for at, (_, step) in enumerate(self._steps):
+            inputs, subqueries = (sum(map(self._holds_ours, of)) for of in self._branch(at))
+            what = ""
+            if subqueries:
+                what = "a subquery"
+            elif inputs and step.kind in kinds and id(step) not in apart and not self._is_within(step):
+                what = kinds[step.kind]
+            elif inputs > 1 and step.kind not in BESIDE_EACH_OTHER and not self._is_within(step):
+                what = "a join of the frame with itself" if "Join" in step.kind else step.kind.lower()
+            if what:
+                raise BadTransform(
+                    f"The transform has {what} over rows of several offsets: the result depends on which of them came in "
+                    f"one batch. Work row by row, or within each {PARTITION} and {OFFSET} (group by both, join on both), "
+                    f"and do the rest in an asset downstream"
+                )
+
+    def _branch(self, at: int) -> "tuple[list[list[Step]], list[list[Step]]]":
+        """The steps of each input of a step, and of each of its subqueries, whose plans are two deeper than the step and
+        come first."""
+        depth = self._steps[at][0]
+        inputs: list[list[Step]] = []
+        subqueries: list[list[Step]] = []
+        for below, one in takewhile(lambda pair: pair[0] > depth, self._steps[at + 1 :]):
+            if below == depth + 1:
+                inputs.append([])
+            elif below == depth + 2 and not inputs:
+                subqueries.append([])
+            (inputs or subqueries)[-1].append(one)
+        return inputs, subqueries
+
+    def _is_frame(self, step: Step) -> bool:
+        return step.text == f"SubqueryAlias {self._mark}"
+
+    def _is_ours(self, step: Step) -> bool:
+        use = USE.match(step.text)
+        return self._is_frame(step) or (use is not None and use[1] in self._ours)
+
+    def _holds_ours(self, steps: Iterable[Step]) -> bool:
+        return any(map(self._is_ours, steps))
+
+    def _is_within(self, step: Step) -> bool:
+        """Whether rows meet in the step only if they have the same partition and offset."""
+        try:
+            pairs = self._read_pairs(step)
+        except NotShownError:
+            return False
+        found: dict[str, list[tuple[object, ...]]] = {PARTITION: [], OFFSET: []}
+        for column, places in found.items():
+            for pair in pairs:
+                reached = tuple(self._reach(column, *one) for one in pair)
+                places += [reached] if all(reached) else []
+        return any(one in found[OFFSET] for one in found[PARTITION])
+
+    def _read_pairs(self, step: Step) -> "list[tuple[tuple[Step, str, str], ...]]":
+        """The columns, each with the input that it is from, whose values are the same in all rows that meet in the step.
+        Raises NotShownError."""
+        if step.kind == "Join" and ALL_OF.fullmatch(step.text):
+            one, other = step.inputs
+            found = [((a, its), (b, number)) for a, its, b, number in EQUAL.findall(step.text)]
+            return [((one, *a), (other, *b)) for pair in found for a, b in (pair, pair[::-1])]
+        if step.kind in OF_THE_FIRST:
+            one, other = step.inputs
+            pairs = zip(_read_columns(one), _read_columns(other), strict=True)
+            return [((one, *a), (other, *b)) for a, b in pairs]
+        if step.kind in KEYED:
+            return [((_only(step.inputs), *key),) for key in step.read_keys()]
+        raise NotShownError
+
+    def _reach(self, column: str, step: Step, name: str, number: str) -> frozenset[tuple[int, ...]]:
+        """The places in the frame of which the column of this number is this one; none where the plan shows none."""
+        trace = Trace(self._mark, column, self._named)
+        try:
+            trace.follow(step, name, number)
+        except (NotShownError, LookupError, ValueError, BadTransform):
+            return frozenset()
+        return frozenset(trace.places)
 
 
 def select_origins(result: "DataFrame") -> "DataFrame":
-    """The two columns whose plan `shows_origins` reads."""
+    """Select the two columns whose plan `shows_origins` reads."""
     return result.select(PARTITION, OFFSET)
 
 
 def sum_origins() -> "tuple[Column, Column]":
-    """How many rows there are, and a number that differs where another number of them is under any partition and
-    offset."""
+    """Return the number of rows, and a sum over their origins. The sum differs if any partition and offset has another
+    number of rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
     one = F.xxhash64(PARTITION, OFFSET).cast("decimal(38,0)")
@@ -215,8 +312,10 @@ def sum_origins() -> "tuple[Column, Column]":
 
 
 def require_same(good: "DataFrame", written: "dict[str, int]") -> None:
-    """Raises BadTransform where the rows `written`, as `sum_origins` counts them, are not one for one under the origins of
-    the records. Reads these once more."""
+    """Compare the rows `written`, as `sum_origins` counts them, with the records. This reads the records once more.
+
+    Raises: BadTransform, if any partition and offset has more or fewer rows than records.
+    """
     given = good.agg(*sum_origins()).collect()[0]
     if [int(given[name]) for name in (ROWS, SUM)] != [written.get(name) for name in (ROWS, SUM)]:
         raise BadTransform(
@@ -237,8 +336,8 @@ def _explain_made(column: str) -> str:
 
 
 def _read_tree(lines: "list[str]") -> "Iterator[tuple[int, Step]]":
-    """The steps of a plan, each with its depth; none where the plan is cut. The plan of a subquery stands two deeper than
-    its step, and does not feed it."""
+    """Yield the steps of a plan, each with its depth; none if Spark cut the plan. The plan of a subquery is two deeper than
+    its step, and is none of the step's inputs."""
     path: list[Step | None] = []
     for line in lines if not any(map(CUT.search, lines)) else ():
         text = TREE.sub("", line)
