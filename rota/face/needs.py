@@ -34,6 +34,7 @@ FAILING = 60.0  # seconds in which ticks may fail: those of `SETTLE`, and those 
 OPEN = 300.0  # seconds that a transaction of the source may hold records back
 BEHIND = 600.0  # seconds in which lag has to fall
 STOPS = ("source", "table", "unserved", "off", "fails", "runs")  # causes for which no run of a pipeline works
+OF_A_SOURCE = ("fails", "runs")  # causes that an unreadable source explains
 REFUSED = ("table", "restored")  # causes for which a table refuses runs
 REFUSED_RUNS = "refused"  # the state of runs that failed for one of these
 SHARED = (Unavailable.__name__,)  # kinds of errors of which many fail at a time, each in words of its own
@@ -77,6 +78,7 @@ def find_needs(seen: Seen, before: Memory = FIRST) -> tuple[tuple[Need, ...], Me
         *find_of_partitions(seen),
         *(finding for one in seen.pipelines for finding in _find_of_pipeline(seen, one, judged)),
     ]
+    found = _explain_by_source(found)
     refused = {pipeline_of(one.name) for one in found if one.cause in REFUSED}  # their runs fail of the same
     found = [one for one in found if one.state != REFUSED_RUNS or one.name not in refused]
     in_vain = any(one.kind == "group" and one.cause == "runs" and one.patience is not None for one in found)
@@ -97,6 +99,25 @@ def find_needs(seen: Seen, before: Memory = FIRST) -> tuple[tuple[Need, ...], Me
     oldest = dict(sorted(since.items(), key=lambda item: item[1])[:KEPT])
     kept = dict(sorted(behind.items(), key=lambda item: item[1][0])[:KEPT])
     return tuple(sorted(needs, key=lambda need: not need.person)), Memory(oldest, kept, seen.now)
+
+
+def _explain_by_source(found: Sequence[Finding]) -> list[Finding]:
+    """Leave out the sensor and the runs that fail because their source cannot be read. The source has failed for as long as
+    they have, and needs an operator as soon as one of them would."""
+    of = {one.name: [one] for one in found if one.kind == "pipeline" and one.cause == "source"}
+    for one in found:
+        if one.kind == "pipeline" and one.cause in OF_A_SOURCE and one.name in of:
+            of[one.name].append(one)
+    joined = {
+        alike[0]: replace(
+            alike[0],
+            patience=min(one.patience for one in alike if one.patience is not None),
+            lasted=max(one.lasted for one in alike),
+        )
+        for alike in of.values()
+    }
+    left_out = {one for alike in of.values() for one in alike[1:]}
+    return [joined.get(one, one) for one in found if one not in left_out]
 
 
 def _make_need(one: Finding, since: float, now: float, waits: Mapping[str, float]) -> Need:

@@ -100,6 +100,18 @@ def test_what_stops_a_pipelines_runs_is_told_once(case: str) -> None:
     assert [need.cause for need in mine] == [cause]
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_source_that_cannot_be_read_explains_its_sensor_and_its_runs(times: int) -> None:
+    """A wrong server was listed under "needs an operator" and under "heals by itself" at once."""
+    why = "topic t of Kafka at h:1: refused"
+    fails = SensorSeen("p__backlog", failing=SETTLE, why=why, pipeline="p")
+    seen = replace(pipeline(fault=why), dagster=DagsterSeen(sensors=(fails,), failed={"p": [FailedRuns(times, why)]}))
+    assert [(need.name, need.cause, need.person) for need in look(seen)] == [("p", "source", True)]
+    young = replace(seen, dagster=DagsterSeen(sensors=(replace(fails, failing=1.0),)))
+    assert [(need.cause, need.person) for need in look(young)] == [("source", False)]
+    assert {need.cause for need in look(replace(seen, pipelines=(P,)))} == {"fails", "runs"}, "of another fault"
+
+
 @pytest.mark.parametrize("case", ["a foreign table", "an older ZooKeeper"])
 def test_runs_that_fail_because_the_table_refuses_call_once(case: str) -> None:
     """After `rota adopt` the last runs have still failed: a second alert came, and was over with the next run."""

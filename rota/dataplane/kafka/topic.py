@@ -226,17 +226,20 @@ class Topic:
 
     def _wait(self, asked: "Future[Any]") -> Any:
         try:
-            return asked.result(PATIENCE + 1)
+            found = asked.result(PATIENCE + 1)
+            self._connect()[1].clear()
+            return found
         except Late:
             raise EnvironmentFailed(
                 f"{self.place} did not answer within {PATIENCE:g} s{self._name_connection()}. See whether it is up"
             ) from None
 
     def _name_connection(self) -> str:
-        """Why the last connection failed, if one did since this was asked last."""
+        """Why the last connection failed, if no request was answered since. librdkafka reports a repeated error only every
+        30 s."""
         client, said = self._connect()
         client.poll(0)
-        return f" ({said.pop().str()})" if said else ""
+        return f" ({said[-1].str()})" if said else ""
 
     def _tell(self, error: Exception) -> EnvironmentFailed:
         return EnvironmentFailed(

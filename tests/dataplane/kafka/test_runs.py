@@ -13,6 +13,7 @@ from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.ports import Job
 from rota.dataplane.spark.bisection import Bisection
+from rota.errors import ConfigError
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
@@ -219,18 +220,29 @@ def test_what_the_retention_takes_once_it_was_read_is_in_the_table(worlds: World
         assert "begins at 5 and offset 0 was asked for: its retention is over" in event.reason
 
 
-def test_a_topic_made_anew_is_noticed_before_anything_is_written(worlds: Worlds) -> None:
-    world, broker, topic = worlds.make(), worlds.broker, worlds.topic
-    world.give("0")
+def test_a_topic_made_anew_is_noticed_before_anything_is_written(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition at offset 0 lost nothing: it is parked like the others, and no skip takes a record of the other topic."""
+    world, broker, topic = worlds.make(2), worlds.broker, worlds.topic
+    world.give("0", "1")
     broker.produce(topic, 0, number(3))
-    commit(world, "0")
+    assert [type(e) for e in world.run("0", "1")] == [IdlePartition, CommittedBatch]
     broker.remove(topic)
-    broker.make(topic, 1)
-    broker.produce(topic, 0, number(9))
-    (parked,) = world.run("0")
-    assert isinstance(parked, ParkedPartition)
-    assert "was made anew" in parked.reason
+    broker.make(topic, 2)
+    for n in (0, 1):
+        broker.produce(topic, n, number(9))
+    events = world.run("0", "1")
+    for partition in ("p:0", "p:1"):
+        (parked,) = (e for e in events if e.partition == partition)
+        assert isinstance(parked, ParkedPartition)
+        assert "was made anew" in parked.reason
+        assert "Give the pipeline another name and table" in parked.reason
+        with pytest.raises(ConfigError, match=r"was made anew.* Give the pipeline another name and table"):
+            skip(world.tree, world.ports, partition)
     assert len(read(world, "n")) == 3
+    monkeypatch.setattr(KafkaSource, "find_broken", lambda *_: {})  # the ablation
+    assert skip(world.tree, world.ports, "p:1") == (0, 1)
 
 
 def test_partitions_that_were_added_are_consumed_as_a_whole(worlds: Worlds) -> None:
