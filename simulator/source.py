@@ -58,5 +58,5 @@ class MemorySource:
         return f"offset {offset} of {partition}"
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
-        """See `Replays.reread`: it is there for ever, and for everybody."""
+        """See `Replays.reread`: its data stays for every reader."""
         return self

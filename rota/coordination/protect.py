@@ -102,7 +102,7 @@ def _differences(store: ZooKeeperStore, path: str) -> Iterator[str]:
     }
     for identity, bits in wanted.items():
         if lacks := bits & ~acl.get(identity, 0):
-            yield f"{roles.get(identity, 'everybody')} ({_named(identity)}) lacks {_letters(lacks)}"
+            yield f"{roles.get(identity, 'each client')} ({_named(identity)}) lacks {_letters(lacks)}"
     for identity, bits in acl.items():
         if more := bits & ~wanted.get(identity, 0):
             yield f"{_named(identity)} has {_letters(more)} and should not"

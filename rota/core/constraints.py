@@ -4,7 +4,7 @@ import numpy as np
 
 from rota.core.values import UNOWNED, Bools, Codes, Kind, Snapshot, Worker
 
-ANYBODY: Kind = ((), None)
+ANY_WORKER: Kind = ((), None)
 
 
 def matches(worker: Worker, kind: Kind) -> bool:
@@ -23,7 +23,7 @@ def find_matches(snapshot: Snapshot) -> Bools:
     """The table kinds x workers of `matches`. A worker's state plays no part in it."""
     table = np.ones((len(snapshot.kinds), len(snapshot.workers)), np.bool_)
     for k, kind in enumerate(snapshot.kinds):
-        if kind != ANYBODY:
+        if kind != ANY_WORKER:
             table[k] = [matches(worker, kind) for worker in snapshot.workers]
     return table
 

@@ -1,14 +1,17 @@
-"""Dagster's queue of runs, in which no run stands without need.
+"""Dagster's queue of runs, in which a run waits only if it must.
 
-A run in the queue waits for the daemon's next look at it: half a second to a second of the time from a dead worker to the
-next commit, and of that from an idle worker's first file. Laws:
-1. A run of the rebalance job starts when it is submitted, unless another of its group is on its way; it then queues.
-2. So does a consuming run, where no run queues and the limits of runs have room. (Some that are submitted in one moment may
-   pass a limit together: limits are about speed.)
-3. All other runs queue. A run is launched once, and not after it was cancelled. Limits of runs count it as any other.
+Dagster's daemon launches queued runs once or twice a second. That adds up to a second until the partitions of a dead
+worker are consumed again, and until the first file of an idle worker is read. So this queue starts some runs at once.
 
-In dagster.yaml: `run_coordinator: {module: rota.dagster.run_queue, class: RunQueue}`, with the settings of Dagster's own
-`run_queue` as its `config`. An instance without it serves rota as well, and is that much slower.
+Laws:
+1. A run of the rebalance job starts when it is submitted, unless another rebalance of its group is queued or running.
+   Then it queues.
+2. A consuming run starts when it is submitted, if no run is queued and Dagster's limits have room. Else it queues.
+   Several runs that are submitted in one moment may exceed a limit together.
+3. All other runs queue. A run is launched once, and never after it was cancelled. Dagster's limits count each run.
+
+In dagster.yaml: `run_coordinator: {module: rota.dagster.run_queue, class: RunQueue}`, with the settings of Dagster's
+own `run_queue` as its `config`. rota also works with Dagster's own queue, with these delays.
 """
 
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
@@ -18,14 +21,14 @@ from rota.dagster.assets.names import CONSUME, REBALANCE
 from rota.dagster.private import QueuedRunCoordinator, SubmitRunContext
 from rota.dagster.sensors.runs import UNFINISHED
 
-ON_THEIR_WAY = [status for status in UNFINISHED if status != DagsterRunStatus.NOT_STARTED]  # what was submitted
+ON_THEIR_WAY = [status for status in UNFINISHED if status != DagsterRunStatus.NOT_STARTED]  # submitted and not ended
 
 
 class RunQueue(QueuedRunCoordinator):
-    """Dagster's own, but for rebalances and consuming runs."""
+    """Dagster's queue, except that rebalances and consuming runs may start at once."""
 
     def submit_run(self, context: SubmitRunContext) -> DagsterRun:
-        """The run, which is starting or in the queue. Raises as Dagster's launcher does; the run has then failed."""
+        """Return the run, which is starting or queued. Raises as Dagster's launcher does; the run has then failed."""
         run = context.dagster_run
         if run.status != DagsterRunStatus.NOT_STARTED or not self._may_start(run):
             return super().submit_run(context)

@@ -113,7 +113,7 @@ class Agent:
             elif not self.store.active():
                 why = f" ({trouble})" if (trouble := self.store.trouble) else ""
                 self._suspended(
-                    f"no answer from ZooKeeper, or this process stood still{why}: nothing is written until it answers"
+                    f"no answer from ZooKeeper, or this process was stopped{why}: nothing is written until it answers"
                 )
                 yield from self._still()
             elif self.state.incarnation is None and self.done is None:

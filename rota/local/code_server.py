@@ -1,8 +1,9 @@
-"""Whether the process with the code lives, below Dagster's code server: only a reload starts that process again, and
-without it no sensor ticks.
+"""Restarts the process that holds the user's code, which Dagster's code server starts. Only a reload of the code
+location starts that process again, and without it no sensor ticks.
 
-Invariant: if the process was there and ended, that is reported, and the code location is loaded again, a few times. If it
-does not load, that is reported with the reason, and the rest continues: the user mends it and reloads it on the page.
+Invariant: if the process ends after it was seen running, the end is reported, and the code location is reloaded up to
+`RELOADS` times. If the location does not load, the reason is reported, and everything else continues. The user repairs
+the code and reloads the location on the page.
 """
 
 import time
@@ -14,12 +15,14 @@ from rota.errors import EnvironmentFailed
 from rota.local.dagster_services import LOCATION
 from rota.local.page import DagsterPage
 
-EVERY = 5.0  # seconds between two looks: each reads the whole list of processes
-RELOADS = 3  # of a code location that does not load
+EVERY = 5.0  # seconds between two checks, each of which lists all processes
+RELOADS = 3  # attempts to load the code location
 
 
 class CodeServer:
-    """The process with the code; call `look` now and then. `read_pid` returns the id of the code server that started it."""
+    """The process that holds the user's code; call `look` regularly. `read_pid` returns the process id of the code
+    server.
+    """
 
     def __init__(
         self,
@@ -29,11 +32,11 @@ class CodeServer:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read_pid, self._page, self._say, self._clock = read_pid, page, say, clock
-        self._pid = 0  # of the code server at the last look: one that was started again loads its code by itself
-        self._due, self._tries = 0.0, 0  # how often it is loaded again if it ended; none before it was there
+        self._pid = 0  # of the code server at the last check; a restarted one loads its code itself
+        self._due, self._tries = 0.0, 0  # attempts that are left; 0 until the process was seen running
 
     def look(self) -> None:
-        """Load the code location again if its process ended."""
+        """Reload the code location if its process has ended."""
         if (now := self._clock()) < self._due:
             return
         self._due = now + EVERY
@@ -60,7 +63,7 @@ class CodeServer:
 
 
 def is_served(server: int) -> bool:
-    """Whether a process with the code runs below this code server, which itself may have ended."""
+    """Return whether a process with the user's code runs below this code server, which itself may have ended."""
     try:
         below = psutil.Process(server).children(recursive=True)
     except psutil.NoSuchProcess:

@@ -35,7 +35,24 @@ PLAIN_PAGES = (
         )
     ),
 )
-WORDS = ("nobody", "somebody", "whoever", "who", "whom", "told", "tells", "says", "stands", "hangs on", "goes by")
+WORDS = (
+    "nobody",
+    "somebody",
+    "whoever",
+    "who",
+    "whom",
+    "told",
+    "tells",
+    "says",
+    "stands",
+    "hangs on",
+    "goes by",
+    "everybody",
+    "anybody",
+    "stood",
+    "mends",
+    "untold",
+)
 NOT_PLAIN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 
 

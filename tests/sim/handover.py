@@ -215,7 +215,7 @@ class HandOver(Stage):
         store.multi = multi  # type: ignore[method-assign]
 
     def _heal(self) -> None:
-        """No more faults: everybody wakes, and each worker has an agent."""
+        """No more faults: each process continues, and each worker has an agent."""
         self.tell("heal")
         self.faults.of_table = None
         for _, store, one in self._alive():

@@ -1,4 +1,4 @@
-"""A worker that decides alone mends its own target, and one that cannot be read stops no other worker."""
+"""A worker that decides alone repairs its own target, and one that cannot be read stops no other worker."""
 
 import pytest
 
@@ -48,13 +48,13 @@ def test_a_worker_writes_its_own_unreadable_target_anew_and_keeps_what_it_owns(p
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_target_that_cannot_be_read_stops_no_other_worker(protocol: str) -> None:
-    """The group stood still while that worker lived: what others lost had no owner, and its next life stopped it again."""
+    """The group stalled while that worker lived: what others lost had no owner, and its next life stopped it again."""
     _, tree, agents = settle(protocol)
     tree.store.set(tree.paths.assign("w-1"), b"\xff", -1)  # say, by a newer rota, which this one cannot read
     agents["w-2"].store.close()
     for _ in range(12):
         rounds(agents["w-3"], 60)
-    assert count(tree) == {"w-1": 3, "w-3": 6}, "what w-1 owns is not anybody's to take"
+    assert count(tree) == {"w-1": 3, "w-3": 6}, "no worker takes what w-1 owns"
     assert not find_unsettled(tree, read_basis(tree))
 
 

@@ -67,7 +67,7 @@ class Watched(Simulation):
     def judge(self, persons: list[Need]) -> None:
         """Notes each partition that makes no progress beyond the bound and is not reported."""
         about = {need.name for need in persons if need.kind in ("partition", "pipeline")}
-        everybody = any(need.kind not in ("partition", "pipeline") for need in persons)
+        all_waiting = any(need.kind not in ("partition", "pipeline") for need in persons)
         for one in map(LoggedCommit.of, self.log.commits[self.counted :]):
             self.ends |= {p: end for p, (_, end) in one.ranges.items() if one.op == "commit"}
         self.counted = len(self.log.commits)
@@ -76,7 +76,7 @@ class Watched(Simulation):
             if self.at.get(p, (-1, 0.0))[0] != offset or self.read_end(p) <= offset:
                 self.at[p] = offset, self.now
             lasted = self.now - self.at[p][1]
-            if lasted > BOUND and not everybody and not about & {p, pipeline_of(p)}:
+            if lasted > BOUND and not all_waiting and not about & {p, pipeline_of(p)}:
                 self.silent.append(f"{p} is at {offset} for {lasted:.0f} s")
 
     def run(self) -> Any:

@@ -42,7 +42,7 @@ class Play:
         self.typist = Typist()
 
     def play(self) -> list[Row]:
-        """Begins all, waits until all is said and typed, mends all, waits until that is said."""
+        """Begins all, waits until all is reported and typed, repairs all, waits until that is reported."""
         for row in self.rows:
             self._wait(lambda row=row: self.stage.is_consumed(row.of.pipeline), f"{row.of.name} does not begin", row)
             self._try(row, row.of.ready)

@@ -28,13 +28,13 @@ class Row:
 
     @property
     def said(self) -> bool:
-        """Whether everybody knows."""
+        """Whether all places report it."""
         missing = [self.status, self.page if self.of.red != "-" else 0.0, self.alert if self.of.alerts else 0.0]
         return not self.of.cause or None not in missing
 
     @property
     def done(self) -> bool:
-        """Whether it is well again and everybody knows."""
+        """Whether it is well again and all places report it."""
         return not self.of.cause or (self.well is not None and (self.over is not None or self.alert is None))
 
     def add_wrong(self, *found: str) -> None:
