@@ -46,7 +46,7 @@ Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by
 class FilesSource:
     """The landing folder of pipeline `name`.
 
-    `told_of` has the reasons why a file cannot be read, with the next steps. `read_columns` returns the table's columns.
+    `messages` has the reasons why a file cannot be read, with the next steps. `read_columns` returns the table's columns.
     `reading` has the files of ranges that are being read. `resting` has the times, by `clock`, at which the files that the
     last poll left out will have rested.
     """
@@ -56,7 +56,7 @@ class FilesSource:
     declared: Files
     index: FileIndex
     clock: Callable[[], float] = time.time
-    told_of: listing.Told = listing.LIVE
+    messages: listing.ChangeMessages = listing.LIVE
     read_columns: Callable[[], str | None] = lambda: None
     reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
     resting: list[float] = field(default_factory=list, compare=False)
@@ -250,7 +250,7 @@ class FilesSource:
         files = self.index.files(ranges)
         look = self.tidier.look(file for p, (start, end) in ranges.items() for file in files[p][start:end])
         now = {p: {o: look(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
-        return replace(self, index=replace(self.index, renewed=now), told_of=listing.AGAIN, reading={})
+        return replace(self, index=replace(self.index, renewed=now), messages=listing.AGAIN, reading={})
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
@@ -291,7 +291,7 @@ class FilesSource:
             frame = shown.load(spark, self.declared, self.options, f"{CORRUPT} string, ")
             if form == "json":
                 whole = shown.load_text(spark, landed, text_lines.find_ends(given), True)
-                text_lines.check_one_value(whole, self.declared, self.locate, self.told_of[3])
+                text_lines.check_one_value(whole, self.declared, self.locate, self.messages[3])
             return Records(frame, explain, identify=identify)
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(texts.count_most, landed, form, given)
@@ -366,7 +366,7 @@ class FilesSource:
         """What became of the first of these files that is not what it was, what to do, and whether it may be so again; empty
         if nothing. Raises OSError."""
         if end > len(files):
-            why, way = self.told_of[2]
+            why, way = self.messages[2]
             return f"the index has {len(files)} files and offset {end} was asked for: {why}", way, False
         for offset, file in enumerate(files[start:end], start):
             now = look(file)
@@ -375,12 +375,12 @@ class FilesSource:
                     f"The landing folder {self.landing.place} is not there, or empty. Mount it; no partition is parked"
                 )
             if now and now.size == NO_FILE:
-                way = f"Bring the file back, {self.told_of[3]}"
+                way = f"Bring the file back, {self.messages[3]}"
                 return f"{file.path} (offset {offset}) is no regular file any more", way, False
             if now != file:
-                why, way = self.told_of[1] if now else self.told_of[0]
-                if now is None and (taken := self.tidier.explain_taken(file, again=self.told_of is listing.AGAIN))[0]:
-                    why, way = taken[0], f"{taken[1]}, {self.told_of[3]}"
+                why, way = self.messages[1] if now else self.messages[0]
+                if now is None and (taken := self.tidier.explain_taken(file, again=self.messages is listing.AGAIN))[0]:
+                    why, way = taken[0], f"{taken[1]}, {self.messages[3]}"
                 return f"{file.path} (offset {offset}) {why}", way, now is None
         return "", "", False
 

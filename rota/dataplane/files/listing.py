@@ -1,7 +1,8 @@
-"""What lies in a landing folder: regular files in partition folders below its root, and everything else.
+"""Lists a landing folder: regular files in partition folders below its root, and everything else.
 
-Law: every name below the root is read one day, or is hidden (`is_hidden`), or has a reason why it is left out.
-A link is left out, whatever it points to: nothing outside the root is ever read. A pipe or a device is never opened.
+Laws:
+1. Each name below the root is read sooner or later, or is hidden (`is_hidden`), or has a reason why it is ignored.
+2. A link is ignored, whatever its target: nothing outside the root is read. A pipe or a device is never opened.
 """
 
 import os
@@ -18,8 +19,8 @@ ASIDE = "it lies in no partition's folder; move it into one"
 LINK = "it is a link; land the file itself"
 NO_TEXT = "its name is not UTF-8; give it another"
 NO_FILE = "it is no regular file"
-Told = tuple[tuple[str, str], tuple[str, str], tuple[str, str], str]
-LIVE: Told = (  # what vanished, what changed, what the index no longer knows, each with what to do; what follows that
+ChangeMessages = tuple[tuple[str, str], tuple[str, str], tuple[str, str], str]
+LIVE: ChangeMessages = (  # of a file that vanished, changed, or is no longer in the index, with the next step; the last step
     (
         "vanished before it was consumed",
         "Bring it back, then: rota retry {p}. Or, if it is gone for good: rota skip {p}",
@@ -31,9 +32,9 @@ LIVE: Told = (  # what vanished, what changed, what the index no longer knows, e
     ("an older one took its place", "Bring the newer one back, then: rota retry {p}"),
     "then: rota retry {p}",
 )
-AGAIN: Told = (
+AGAIN: ChangeMessages = (
     ("vanished", "Bring it back, or give a range without it"),
-    ("changed while it was read again", "Once nobody writes it any more, replay it"),
+    ("changed while it was read again", "When it is complete, replay it"),
     ("an older one took its place", "Bring the newer one back"),
     "then replay {p}",
 )
@@ -41,13 +42,15 @@ TOO_LONG = "its partition id would be longer than 120 bytes; give it a shorter n
 
 
 def list_folders(root: Path) -> tuple[str, ...]:
-    """The names of the partitions' folders, in no order. Raises OSError."""
+    """Return the names of the partitions' folders, in no order. Raises OSError."""
     entries = (entry for entry in _shown(root) if not _reason(entry, entry.name))
     return tuple(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
 
 def list_files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]]":
-    """The regular files of a partition's folder and of those in it, with their paths below the root. Raises OSError."""
+    """Yield the regular files of a partition's folder and of its subfolders, with their paths below the root. Raises
+    OSError.
+    """
     if (root / below).is_symlink():
         return
     for path, entry, reason in _walk(root, below):
@@ -58,15 +61,16 @@ def list_files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]
 def list_rested(
     root: Path, below: str, known: frozenset[str], settle: float, now: float, yet: list[float]
 ) -> Iterator[LandedFile]:
-    """The files of a partition's folder, without the known ones, that nobody changed for `settle` seconds. `yet` gets the
-    seconds that each of the others has to rest.
+    """Yield the unknown files of a partition's folder that were unchanged for `settle` seconds. Append to `yet` the
+    seconds that each other file still has to rest.
 
-    By the inode's change time alone: no copy and no clock of a client can set it, neither back nor ahead, as they can the
-    modification time. The newest of them says how late it is at least where the files are, if the clock of this machine is
-    behind. Raises OSError."""
+    Only the inode's change time counts: a copy or a client's clock can set the modification time, but not the change
+    time. The current time is `now`, or the newest change time if that is later: the clock of the file server may be
+    ahead of this machine's. Raises OSError.
+    """
     found: list[tuple[str, os.stat_result]] = []
     for path, entry in list_files(root, below):
-        with suppress(FileNotFoundError):  # it vanished meanwhile
+        with suppress(FileNotFoundError):  # it vanished since it was listed
             if path not in known:
                 found.append((path, entry.stat(follow_symlinks=False)))
     now = max([now, *(stat.st_ctime for _, stat in found)])
@@ -78,13 +82,14 @@ def list_rested(
 
 
 def read_time(stat: os.stat_result) -> int:
-    """When the file was modified, in ns, as far as the index can hold it: a clock may say the year 2400."""
+    """Return the modification time in ns, limited to what the index can hold: a file may claim the year 2400."""
     return max(-LAST, min(stat.st_mtime_ns, LAST))
 
 
 def list_ignored(root: Path) -> Iterator[tuple[str, str]]:
-    """Path below the root -> why it is not read. A folder that cannot be listed keeps its partition waiting, and is not
-    among them. Raises OSError where the root cannot be listed."""
+    """Yield path below the root -> why it is ignored. A folder that cannot be listed is not among them: its partition
+    waits. Raises OSError if the root cannot be listed.
+    """
     for entry in _shown(root):
         if reason := _reason(entry, entry.name):
             yield entry.name, reason
@@ -98,7 +103,7 @@ def list_ignored(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _walk(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], str]]":
-    """Each file and each entry that is left out, with the reason."""
+    """Yield each file, and each ignored entry with its reason."""
     try:
         entries = list(_shown(root / below))
     except FileNotFoundError:
@@ -125,7 +130,7 @@ def _reason(entry: "os.DirEntry[str]", path: str) -> str:
 
 
 def _text(path: str) -> bool:
-    """Whether the index can hold the name."""
+    """Return whether the index can hold the name."""
     try:
         return bool(path.encode())
     except UnicodeEncodeError:
@@ -133,5 +138,5 @@ def _text(path: str) -> bool:
 
 
 def explain_blind(error: OSError) -> str:
-    """Why a partition cannot be looked at, with the next step."""
+    """Return why a partition cannot be listed, with the next step."""
     return printable(f"{error.filename} cannot be looked at ({error.strerror}). Mend its rights")
