@@ -32,22 +32,25 @@ Output = dg.AssetMaterialization | dg.AssetObservation
 
 
 class RunOutput:
-    """The output of one run. Laws: a commit is shown even if the run fails later, and only commits are shown. Whoever asked
-    for a partition gets an answer for it, and what was not consumed is red with its reason."""
+    """The output of one run.
+
+    Invariants: each commit is shown, even if the run fails later, and only commits are shown. A click or a backfill gets an
+    answer for each of its partitions. A partition that was not consumed is red, with its reason.
+    """
 
     def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, names: Names) -> None:
         self.context, self.pipeline, self.names = context, pipeline, names
         self.assets = names.consumed(pipeline.name)
         self.checks = list_checks(pipeline, names)
-        self.is_asked = False  # somebody waits for an answer; a sensor's run says nothing of nothing
+        self.is_asked = False  # a user waits for an answer; a run of a sensor reports no partition without news
         self.replayed: dict[str, int] = {}  # offsets by partition
-        self.refused: dict[str, str] = {}  # the partitions that somebody asked for in vain, and why
+        self.refused: dict[str, str] = {}  # partitions of a click that were not consumed -> reason
         self.announced: set[str] = set()  # partitions that are planned on the page, and not materialized since
         self.parked: dict[str, str] = {}  # what a run for a worker parked and did not consume since, and why
         self.idle: dict[str, tuple[str, IdlePartition]] = {}  # what it found nothing new in; incarnation and event
-        self.told_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
+        self.shown_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
         self.epoch = -1
-        self.counts: dict[str, int | None] = {}  # rows by partition: counted once, then what this run tells is added
+        self.counts: dict[str, int | None] = {}  # rows by partition: counted once, then the rows of this run are added
         self.read_lineage()
 
     def read_lineage(self) -> None:
@@ -85,8 +88,11 @@ class RunOutput:
     def show_work(
         self, events: "Iterable[tuple[str, Event | Rest | RunEnd]]", ports: "Ports", seconds: float
     ) -> Iterator[Output]:
-        """Yields what Dagster shows of a run's work: at most one materialization of a partition in so many `seconds`, and
-        always the last one, also where the run is cancelled or fails. All of a commit is told together: each time costs."""
+        """Yield the events of a run's work.
+
+        A partition has at most one materialization in `seconds`, and always its last one, also if the run fails or is
+        cancelled. The materializations of a commit come together, because each call costs.
+        """
         from rota.run.consume import CommittedBatch
         from rota.run.progress import ProgressReport
         from rota.run.serve import Rest, RunEnd
@@ -99,16 +105,16 @@ class RunOutput:
                 elif not isinstance(event, Rest):
                     yield from self.show_event(event, incarnation, report)
                 if not (isinstance(event, CommittedBatch) and event.more):
-                    yield from self.tell(report.take_due(), ports)
+                    yield from self.report_batches(report.take_due(), ports)
         except GeneratorExit:
             raise
         except BaseException:
-            yield from self.tell(report.take_all(), ports)
+            yield from self.report_batches(report.take_all(), ports)
             raise
-        yield from self.tell(report.take_all(), ports)
+        yield from self.report_batches(report.take_all(), ports)
 
     def show_event(self, event: "Event", incarnation: str, report: "ProgressReport") -> Iterator[Output]:
-        """Yields what Dagster shows for one event of `rota.run.consume`; of a batch the report tells."""
+        """Yield the events for one event of `rota.run.consume`; a batch goes into the report."""
         from rota.run import consume
         from rota.run.progress import find_unreported_before
 
@@ -140,13 +146,15 @@ class RunOutput:
         shown = metadata.describe_idle(event, incarnation, last)
         yield from self.materialize(event.partition, str(event.offset), shown)
 
-    def tell(self, told: "Iterable[tuple[str, CommittedBatch]]", ports: "Ports") -> Iterator[Output]:
-        """Yields the materializations of batches, or of their sums. The run tells of an owner once, and again where the
-        owner, its token or the epoch changed. It tells of the table's columns once: each takes 200 bytes. What the checks
-        said last it tells again, of what it made."""
+    def report_batches(self, due: "Iterable[tuple[str, CommittedBatch]]", ports: "Ports") -> Iterator[Output]:
+        """Yield the materializations of batches, or of their sums.
+
+        An owner is reported once, and again if the owner, its token or the epoch changed. The columns of the table are
+        reported once, as each takes 200 bytes. The last evaluations of the checks are repeated for each new materialization.
+        """
         from rota.run.samples import read_columns
 
-        if not (batches := list(told)):
+        if not (batches := list(due)):
             return
         columns = {} if self.counts else read_columns(ports.main)
         made: list[Output] = []
@@ -156,14 +164,12 @@ class RunOutput:
                 self.epoch = batch.epoch
                 self.read_lineage()
             owner = incarnation, batch.token, batch.epoch
-            known = self.told_owners.get(batch.partition) == owner
-            self.told_owners[batch.partition] = owner
+            known = self.shown_owners.get(batch.partition) == owner
+            self.shown_owners[batch.partition] = owner
             shown = metadata.describe_batch(batch, incarnation, sight, columns)
             columns = {}
             made += itertools.islice(self.materialize(batch.partition, str(batch.end), shown), int(known), None)
-        for (
-            asset
-        ) in self.assets:  # one after the other: until its checks are told again, the page counts none of an asset
+        for asset in self.assets:  # until its checks are repeated, the page counts none of an asset
             mine = [one for one in made if one.asset_key == asset]
             yield from mine
             for said in repeat(self.context.instance, [one for one in self.checks if mine and one.asset_key == asset]):
@@ -181,16 +187,16 @@ class RunOutput:
             yield replace(sight, count=now)
 
     def read_last(self, asset: dg.AssetKey, partition: str) -> Mapping[str, Any]:
-        """The metadata of the newest materialization that tells of a batch; empty where there is none."""
+        """The metadata of the newest materialization of a batch; empty if there is none."""
         filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
         for record in self.context.instance.fetch_materializations(filters, limit=REPLAYS).records:
             made = record.asset_materialization
-            if made and page_keys.tells_of_batch(made):
+            if made and page_keys.is_of_batch(made):
                 return dict(made.metadata)
         return {}
 
     def read_reported(self, partition: str) -> "ReportedOffset | None":
-        """Where the page stands with the partition."""
+        """The offset and the token of the newest batch on the page."""
         from rota.run.progress import ReportedOffset
 
         last = self.read_last(self.assets[-1], partition)
@@ -206,8 +212,7 @@ class RunOutput:
     def show_replay(
         self, event: "ReplayedRange | RefusedReplay", tree: "GroupState", ports: "Ports"
     ) -> Iterator[Output]:
-        """Yields what Dagster shows for one event of a replay. The owner and the offset are those that were there before.
-        Rows are shown of as many partitions as of batches that are told together."""
+        """Yield the events for one event of a replay. Owner and offset stay. Only the first partitions have rows."""
         from rota.run import replay
         from rota.run.samples import MAX_SAMPLED_BATCHES, BatchSample, take_samples
 
@@ -227,8 +232,8 @@ class RunOutput:
             yield made if made.asset_key != self.assets[1] else made._replace(tags={**(made.tags or {}), **fresh})
 
     def show_unreplayed(self, partitions: Iterable[str]) -> Iterator[Output]:
-        """Says how much was replayed. Of partitions in which there was nothing to replay, whoever asked for them is shown
-        the newest materialization again."""
+        """Log how much was replayed. Yield the newest materialization of a partition without anything to replay again, so
+        that a click on it succeeds."""
         nothing = tuple(partitions)
         for partition in nothing if self.is_asked else ():
             for asset in self.assets:
@@ -242,8 +247,7 @@ class RunOutput:
         self.context.log.info(printable(said or f"nothing to replay in {', '.join(nothing)}"))
 
     def raise_refused(self) -> None:
-        """Whoever asks for partitions is told of those that could not be: the run fails, and they are red. Nothing of them
-        was changed."""
+        """Fail the run of a click that could not consume all its partitions, so that those are red. They did not change."""
         if self.refused:
             self.announced -= self.refused.keys()
             self.announce(self.refused)

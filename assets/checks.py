@@ -1,9 +1,9 @@
-"""The asset checks of groups and pipelines, and what each of them says.
+"""The asset checks of groups and pipelines, and the result of each.
 
 Laws:
-1. A check of a pipeline says what `rota.face.needs` found: which check a need belongs to stands here and nothing else. It is
+1. A check of a pipeline reports the needs that `rota.face.needs` found. This module maps a need to its check. A check is
    of the whole asset, never of the keys of one run only.
-2. What needs a person fails as an error. What mends itself fails as a warning.
+2. A need of an operator fails as an error. A need that heals by itself fails as a warning.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
         "none_left_out": (records, "Everything in the source that is not hidden is read."),
         "source_and_table_answer": (records, "The source and the table can be read, and are this group's."),
         "offsets_advance": (checkpoints, "No checkpoint is ahead of its table, and no table of its ZooKeeper."),
-        "keeps_up": (checkpoints, "No partition with lag stands still, and of none the lag grows for long."),
+        "keeps_up": (checkpoints, "Each partition with lag moves on, and no lag grows for long."),
     }
     return [dg.AssetCheckSpec(name, asset=asset, description=text) for name, (asset, text) in said.items()]
 
@@ -160,7 +160,11 @@ def evaluate(
         passed=not wrong,
         severity=severity,
         description=as_code(f"{first}. And {len(wrong) - 1} more" if len(wrong) > 1 else first) if first else None,
-        metadata={"looked at": looked_at, "wrong": dg.MetadataValue.json(named), **more},
+        metadata={  # a text: of a number Dagster draws a plot
+            "looked at": str(looked_at),
+            **({"wrong": dg.MetadataValue.json(named)} if wrong else {}),
+            **more,
+        },
     )
 
 

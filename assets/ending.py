@@ -1,12 +1,12 @@
-"""Why a run that could go on makes an end, as far as Dagster and the disk know.
+"""Why a run that could continue ends, as far as Dagster and the disk know.
 
-Laws:
-1. A run makes room for a run of any job that waits for a slot, where that helps: those that have run longest end, as many as
-   wait. Whoever waits for the same worker is made room for by that worker's run. While a slot is free, a run waits for
+Invariants:
+1. A run makes room for a run of any job that waits for a slot, if that helps: those that have run longest end, as many as
+   wait. The run of a worker makes room for a run that waits for the same worker. While a slot is free, a run waits for
    Dagster's daemon only.
 2. A run serves a third of `linger` seconds at least before it makes room: else runs would only start and end.
 3. A run whose pipeline file changed ends: the next one loads the file as it is then.
-4. A run that lost its session ends: it was taken for dead, and another one may serve its worker.
+4. A run that lost its session ends: the sensor took it for dead, and another one may serve its worker.
 """
 
 import time
@@ -27,7 +27,7 @@ EVERY = 5.0  # seconds between two looks at the queue
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A run as the run storage tells it; `since` is when it was queued, or when it started."""
+    """A run of the run storage; `since` is when it was queued, or when it started."""
 
     run_id: str
     incarnation: str | None
@@ -45,7 +45,7 @@ def makes_room(run_id: str, waiting: Sequence[Seen], lasting: Sequence[Seen]) ->
 
 
 def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
-    """What `makes_room` says now."""
+    """The result of `makes_room` now."""
     now = time.time()
     queued = _list_runs(instance, [dg.DagsterRunStatus.QUEUED])
     # the clock may have gone back
@@ -71,8 +71,8 @@ def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]
 
 
 def make_limits(instance: dg.DagsterInstance, going: Sequence[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
-    """Whether a run would find a slot if one of those going ended that consumes, and finds none now, by the limits that
-    Dagster's daemon keeps. Also where nobody can tell."""
+    """Whether a run finds no slot now, and would if a consuming run ended, by the limits of Dagster's daemon. True if these
+    are unknown."""
     queue = instance.get_concurrency_config().run_queue_config
     if queue is None:
         return lambda _: True

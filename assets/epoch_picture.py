@@ -46,7 +46,7 @@ def draw_picture(
         logging.getLogger(__name__).warning("picture=missing reason=%s", error)
         return {}
     address = "/".join(map(quote, (LOGS, *key, KIND)))
-    gone = f"who held what when, until epoch {epoch} (the newest {KEPT} pictures are kept)"
+    gone = f"owners over time, until epoch {epoch} (the newest {KEPT} pictures are kept)"
     return {"picture": dg.MetadataValue.md(f"![{gone}](/{address})")}
 
 

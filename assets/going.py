@@ -1,8 +1,8 @@
-"""How a run lets the sensors know that it goes on: a node in ZooKeeper that ends with its session.
+"""How the sensors see that a run is alive: by a node in ZooKeeper that ends with the session of the run.
 
-Laws: the run's tag says that there is a node, after it was made and until before it is taken away. So a run whose tag says
-so and that has no node is dead, frozen or cut off, whoever launched it and whatever answers at its address. The tag names
-the run itself: Dagster copies tags to a run that tries again.
+Invariants: the run sets its tag after it made the node, and clears the tag before it removes the node. So a run with the tag
+and without the node is dead, frozen or cut off, whatever answers at its address. The tag names the run itself, because
+Dagster copies tags to a retry.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def make_going_tag(group: str, run_id: str) -> str:
-    """What the tag of a run says that has a node in this group."""
+    """The tag of a run that has a node in this group."""
     return f"{group}/{run_id}"
 
 
 @contextmanager
 def going_on(context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource, group: str) -> "Iterator[GroupState]":
-    """The group's records, while the run is known to go on. Raises Unavailable."""
+    """Give the records of the group, while the node of the run is there. Raises Unavailable."""
     from rota.coordination.membership import show_going
 
     run_id = context.run.run_id

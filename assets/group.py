@@ -54,7 +54,7 @@ def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> 
 def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names) -> dg.AssetsDefinition:
     """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation.
 
-    In a backfill that is one as well, with what the last one told: Dagster calls an asset failed that made none.
+    In a backfill such a rebalance repeats the last materialization: without one, Dagster shows the asset as failed.
     """
     key = names.assignment(group.name)
     what = f"Which worker of group `{group.name}` should own which partition, by assignor `{group.assignor}`."
@@ -87,7 +87,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
             drawn: dict[str, object] = {}
             lags: dict[str, int] = {}
             sparks: dict[str, str | None] = {}
-            with suppress(RotaError):  # the epoch stands, whatever of this cannot be read
+            with suppress(RotaError):  # the epoch is published, whatever of this cannot be read
                 sparks = {one.worker: one.record.endpoint for one in tree.live() if one.record}
                 if done.published:
                     drawn = epoch_picture.draw_picture(context.instance, tree, pipelines, names, done.epoch)
@@ -97,8 +97,8 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
             yield dg.MaterializeResult(asset_key=key, metadata=shown, data_version=dg.DataVersion(str(done.epoch)))
         elif BACKFILL in context.run.tags:
             last = context.instance.fetch_materializations(key, limit=1).records
-            told = last[0].asset_materialization if last else None
-            kept = {**(told.metadata if told else shown), page_keys.NOTHING_NEW: True}
+            made = last[0].asset_materialization if last else None
+            kept = {**(made.metadata if made else shown), page_keys.NOTHING_NEW: True}
             yield dg.MaterializeResult(asset_key=key, metadata=kept, data_version=dg.DataVersion(str(done.epoch)))
         else:
             yield dg.AssetObservation(key, metadata=shown)

@@ -1,9 +1,8 @@
-"""A look at a whole pipeline: the evaluation of each of its checks, whoever consumed what.
+"""A look at a whole pipeline, which evaluates each of its checks.
 
-Law: what is wrong is what `rota.face.needs` says of what was read, as for `rota status`. The look takes what it cannot see
-in one instant from the look before it: which versions of the log were read and what was wrong in them, and since when each
-need was seen. Without that, as at the first look and at a click, it reads the whole log and waits anew. Durations are on
-ZooKeeper's clock.
+Invariant: a check fails for the needs that `rota.face.needs` finds, as in `rota status`. A look continues from the memory of
+the look before it: the versions of the log that were read and their faults, and the age of each need. A first look and a
+click have no memory: they read the whole log, and each need is new. Durations are on ZooKeeper's clock.
 """
 
 import json
@@ -37,7 +36,7 @@ class Memory:
     since: Mapping[str, float] = field(default_factory=dict)  # see `rota.face.memory`
     behind: Mapping[str, tuple[float, int, int]] = field(default_factory=dict)
     seen: float | None = None  # when it looked, in server seconds
-    at: float = 0.0  # when the look ended, on the clock of who looked, in seconds since 1970
+    at: float = 0.0  # when the look ended, on the clock of the process that looked, in seconds since 1970
     took: float = 0.0  # seconds
     claims: int = 0  # the newest token of a claim that was compared with the page
     due: float | None = None  # seconds after the look in which something that it saw needs a person, unless it heals
@@ -59,8 +58,21 @@ def load_memory(text: str | None) -> Memory:
 def look(
     tree: "GroupState", pipeline: Pipeline, names: Names, memory: Memory, dagster: "DagsterSeen | None" = None
 ) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
-    """The evaluations of the pipeline's checks and of its group's, and the memory for the next look. `dagster` is what its
-    storage says, if it was asked. Raises RotaError."""
+    """Look at the pipeline.
+
+    Args:
+        tree: the group of the pipeline.
+        pipeline: the pipeline.
+        names: its names on the page.
+        memory: what the look before left.
+        dagster: the sensors and failed runs in Dagster's storage; None if it was not asked.
+
+    Returns:
+        The evaluations of the checks of the pipeline and of its group, and the memory for the next look.
+
+    Raises:
+        RotaError: the group cannot be read.
+    """
     from rota.face import needs
     from rota.face.health import make_seen, read_pipeline, read_records
     from rota.face.memory import Memory as NeedsMemory
@@ -68,7 +80,7 @@ def look(
     facts, basis = read_records(tree, [pipeline.name])
     table, newest = read_table(tree, pipeline, basis.meta.id, facts.partitions, memory)
     one = read_pipeline(tree, pipeline, facts, table)
-    if newest < memory.upto:  # another table stands there: what was found is not of this one
+    if newest < memory.upto:  # the table was replaced: the faults found before are not in this one
         memory = replace(memory, stale={}, gaps={})
     one = replace(one, stale={**memory.stale, **one.stale}, gaps={**memory.gaps, **one.gaps})
     seen = replace(make_seen(tree, facts, basis, [one]), dagster=dagster)
@@ -81,8 +93,11 @@ def look(
 def read_table(
     tree: "GroupState", pipeline: Pipeline, meta: str, ids: tuple[str, ...], memory: Memory
 ) -> "tuple[TableSeen, int]":
-    """What the table says, and the newest version that was read: of its log what is new since the look before, and the
-    overlap; all of it where another table stands there."""
+    """Read the versions of the log that are new since the look before, and the overlap. If the table was replaced, read all.
+
+    Returns:
+        What was read of the table, and its newest version.
+    """
     from rota.errors import RotaError
     from rota.face.health import TableSeen, describe_refusal
     from rota.registry import open_tables
@@ -101,7 +116,7 @@ def read_table(
 
 
 def make_checks(pipeline: Pipeline, names: Names) -> dg.AssetChecksDefinition:
-    """The checks of a pipeline, for those who click on them. The sensor of the pipeline's checks reports them by itself.
+    """The checks of a pipeline, for a click. The sensor of the pipeline's checks reports them without one.
 
     The step reads no asset of its run, so a click on "Materialize" does not skip it where nothing is new.
     """

@@ -46,7 +46,7 @@ def describe_epoch(
     moves = [
         {
             "partition": m.partition,
-            "from": m.from_worker or "nobody",
+            "from": m.from_worker or "none",
             "to": m.to_worker,
             "load": round(m.load, 3),
             "reason": m.reason,
@@ -93,8 +93,14 @@ def make_table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
 def describe_batch(
     done: "CommittedBatch", incarnation: str, seen: "BatchSample", columns: Mapping[str, str]
 ) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a batch for the three assets, with what is `seen` of it and the table's columns, name -> type, if they
-    are to be told. A healed batch was committed by an earlier run."""
+    """The metadata of a batch for the three assets.
+
+    Args:
+        done: the batch; an earlier run committed a healed one.
+        incarnation: the owner.
+        seen: the sample of the batch.
+        columns: the columns of the table, name -> type; empty if they were reported before.
+    """
     healed = {keys.HEALED: True} if done.healed else {}
     return (
         describe_owner(incarnation, done.token, done.epoch),
@@ -149,7 +155,7 @@ def describe_replay(
     """The metadata of a replay, for the three assets, with what is `seen` of it. The owner and the offset did not change."""
     what = {keys.REPLAYED: f"[{done.start}, {done.end})"}
     return (
-        {keys.INCARNATION: (own and own.incarnation) or "nobody", keys.TOKEN: own.token if own else 0, **what},
+        {keys.INCARNATION: (own and own.incarnation) or "none", keys.TOKEN: own.token if own else 0, **what},
         {
             **what,
             keys.ROWS: done.rows,

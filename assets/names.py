@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import dagster as dg
 
 from rota import ids
+from rota.dagster.private import HIDDEN_TAG
 
 REBALANCE = "rota/rebalance"  # a tag of rebalances: the group
-GOING = "rota/going"  # a tag of a run that has a node in ZooKeeper: the group and its own id
-CONSUME, INCARNATION = "rota/consume", "rota/incarnation"  # tags of consuming runs: the pipeline, whom one works for
+GOING = f"{HIDDEN_TAG}rota_going"  # a tag of a run that has a node in ZooKeeper: the group and its own id
+CONSUME, INCARNATION = "rota/consume", f"{HIDDEN_TAG}rota_incarnation"  # tags of consuming runs: pipeline, incarnation
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,11 @@ class Names:
     prefix: tuple[str, ...] = ()
 
     def membership(self, group: str) -> dg.AssetKey:
-        """Who is live; observed by the sensor of that name."""
+        """The live workers; observed by the sensor of that name."""
         return self._asset_key(group, "membership")
 
     def assignment(self, group: str) -> dg.AssetKey:
-        """Who shall work on what; its history holds the epochs."""
+        """The target: the partitions of each worker. Its history holds the epochs."""
         return self._asset_key(group, "assignment")
 
     def ownership(self, pipeline: str) -> dg.AssetKey:

@@ -1,15 +1,15 @@
-"""The keys of what the assets tell Dagster's page, for who writes and who reads them; docs/protocol.md lists them.
+"""The keys of the metadata on Dagster's page, for the code that writes and reads them; docs/protocol.md lists them.
 
-Law: what is read back (`READ_BACK`) decides. Renamed, what a killed run could not tell is never told, a run that is needed
-is purged, and no alert names a need. So both sides take the key from here, and an older rota's stays readable.
+Invariant: the keys in `READ_BACK` keep their names. Under another name, a batch of a killed run is never reported, a purge
+removes a run that is needed, and no alert names a need.
 """
 
 import dagster as dg
 
 from rota.ids import ERROR_KIND
 
-OFFSET, TOKEN = "offset", "token"  # where the page stands with a partition: what lies behind it is still to be told
-REPLAYED = "replayed"  # tells of a replay: such a materialization is no batch
+OFFSET, TOKEN = "offset", "token"  # the reported offset of a partition: later batches are not reported yet
+REPLAYED = "replayed"  # of a replay: such a materialization is no batch
 NEEDS = "needs"  # of a check: what an alert is made from
 ERROR = ERROR_KIND  # of a failed step: how many fail of one thing
 READ_BACK = (OFFSET, TOKEN, REPLAYED, NEEDS, ERROR)
@@ -21,10 +21,10 @@ TABLE_VERSION, COMMITTED_BY, HEALED = "table version", "committed by", "healed"
 NOTHING_NEW, NOTHING_TO_REPLAY = "nothing new", "nothing to replay"
 MERGED, MERGED_INTO, BYTES_WRITTEN = "files put together", "into files", "bytes written"  # of a maintenance
 FILES_LEFT, BYTES_LEFT = "files left to the next run", "bytes left to the next run"
-COMMITS_PACKED, VACUUMED, TIDIED = "commits packed", "files that nobody needed", "consumed files taken away"
+COMMITS_PACKED, VACUUMED, TIDIED = "commits packed", "unused files deleted", "consumed files taken away"
 ROW_COUNT, SCHEMA = "dagster/partition_row_count", "dagster/column_schema"  # names of Dagster's
 
 
-def tells_of_batch(made: dg.AssetMaterialization | None) -> bool:
-    """Whether it tells of a batch that was consumed."""
+def is_of_batch(made: dg.AssetMaterialization | None) -> bool:
+    """Whether the materialization reports a consumed batch."""
     return made is not None and REPLAYED not in made.metadata

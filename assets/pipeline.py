@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 
 class Replay(dg.Config):
-    """What is read again of every partition of the run, and whose rows are replaced. One of these: the offsets [from, to);
-    `files`; what was consumed from `since` to `until` (ISO 8601, in UTC unless it says otherwise), or with `stamped` what
-    has such stamps in the source; what `changed` since."""
+    """What is read again of each partition of the run, and whose rows are replaced.
+
+    One of these: the offsets [from, to); `files`; what was consumed from `since` to `until` (ISO 8601, UTC by default), or
+    with `stamped` what has such timestamps in the source; what `changed` since.
+    """
 
     start: int | None = Field(default=None, alias="from", ge=0)
     end: int | None = Field(default=None, alias="to", ge=0)
@@ -46,7 +48,7 @@ class Replay(dg.Config):
 
 
 class Batch(dg.Config):
-    """What a run works on. Left empty (a click, a backfill): the partitions selected on the page, whoever owns them now.
+    """What a run works on. Left empty (a click, a backfill): the partitions selected on the page, for their owners of now.
 
     Law: a partition that the group does not know is refused, before anything is done, where a person typed it: in a config
     without an incarnation. What a sensor or the page names may have been forgotten since, and the others go on."""
@@ -117,8 +119,11 @@ def _fill_in(path: str) -> str:
 
 
 def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinition:
-    """The three assets of a pipeline. Laws: every launch means "consume what is new", unless its config says replay. A run
-    for a worker serves it for a while. A click consumes once."""
+    """The three assets of a pipeline.
+
+    Invariants: each launch consumes what is new, unless its config has a replay. A run for a worker serves it for a while. A
+    click consumes once.
+    """
 
     @dg.multi_asset(
         name=names.consume_op(pipeline.name),

@@ -1,9 +1,9 @@
 """Rows as a small table of Markdown, which Dagster's page shows without a click.
 
 Laws:
-1. What stands in the rows is text: it makes no cell, no line, no image and no HTML. An address may be a link to itself.
-2. The table is at most `WIDTH` letters wide, and has less than 1,000 characters: a longer text stands behind a click, and
-   the event log keeps every one. Columns that do not fit are left out, and the last one says so.
+1. A value is text: it makes no cell, no line, no image and no HTML. An address may be a link to itself.
+2. The table is at most `WIDTH` letters wide, and has less than 1,000 characters: the page folds a longer text, and the
+   event log keeps each one. Columns that do not fit are left out, which the last column shows.
 3. It holds no secret that this process knows.
 """
 
@@ -42,8 +42,8 @@ def _draw(lines: Sequence[Sequence[str]], columns: int) -> str:
 
 def _mask(lines: list[list[str]]) -> list[list[str]]:
     """The cells without secrets, cut to their length."""
-    told = iter(mask(APART.join(cell for line in lines for cell in line)).split(APART))
-    return [[_cut(next(told)) for _ in line] for line in lines]
+    masked = iter(mask(APART.join(cell for line in lines for cell in line)).split(APART))
+    return [[_cut(next(masked)) for _ in line] for line in lines]
 
 
 def _cut(text: str) -> str:

@@ -1,7 +1,7 @@
-"""What Dagster shows of a check: the page counts no evaluation but one of the asset's newest materialization.
+"""Which evaluation of a check the page counts: only one of the asset's newest materialization.
 
-Law: an evaluation that stands is told again of each materialization, by whoever made that. Else every check of a pipeline
-into which files trickle would be "Not Evaluated", also one that failed.
+Invariant: a run that makes a materialization repeats the evaluations of its checks. Else each check of a pipeline with a
+trickle of files would be "Not Evaluated", also one that failed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,13 +23,13 @@ def find_unshown(
     for one in said:
         made = find_made(one.asset_key)
         last = read_said(instance, one.asset_check_key)
-        if last is None or not _says(last[0], one) or not _counts(last, made):
+        if last is None or not _is_same(last[0], one) or not _counts(last, made):
             found.append(aim(one, made))
     return found
 
 
 def repeat(instance: dg.DagsterInstance, specs: Iterable[dg.AssetCheckSpec]) -> Iterator[dg.AssetCheckEvaluation]:
-    """Yields what these checks said last, of the newest materialization of their asset."""
+    """Yield the last evaluation of each check, for the newest materialization of its asset."""
     find_made = cache(lambda asset: _find_made(instance, asset))
     for spec in specs:
         if last := read_said(instance, spec.key):
@@ -40,7 +40,7 @@ def _find_made(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.EventLogR
     return next(iter(instance.fetch_materializations(asset, limit=1).records), None)
 
 
-def _says(shown: dg.AssetCheckEvaluation, said: dg.AssetCheckEvaluation) -> bool:
+def _is_same(shown: dg.AssetCheckEvaluation, said: dg.AssetCheckEvaluation) -> bool:
     return (shown.passed, shown.severity, dict(shown.metadata)) == (said.passed, said.severity, dict(said.metadata))
 
 

@@ -151,7 +151,7 @@ def take_pictures(address: str) -> None:
         page.goto(f"{address}/assets/default/assignment")
         expect(page.get_by_text(re.compile(rf"{VICTIM} .*partitions moved")).first).to_be_visible()
         page.get_by_text("Metadata", exact=True).first.evaluate("heading => heading.scrollIntoView()")
-        drawn = page.get_by_role("img", name=re.compile("who held what when")).first
+        drawn = page.get_by_role("img", name=re.compile("owners over time")).first
         wait_until(lambda: drawn.evaluate("image => image.complete && image.naturalWidth > 0"), "the epoch's picture")
         take_picture(page, "page-assignment")
         page.goto(f"{address}/assets/flights/records?view=partitions&partition=flights%3AUA")

@@ -52,9 +52,9 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
 class Looks:
     """The looks of one tick.
 
-    Law: what is launched was decided by a look that read the runs first. Dagster's storage is asked for them where ZooKeeper
-    and the source say that somebody may be without a run, or is gone; and of runs that go on, whether they still do, every
-    `FRESH` seconds. An idle pipeline asks once a tick, and ZooKeeper whether anything changed.
+    Invariant: a look that launches a run read the runs first. It reads them from Dagster's storage if, by ZooKeeper and the
+    source, a worker may be without a run or is gone. It checks every `FRESH` seconds that runs are alive. For an idle
+    pipeline it reads the runs once a tick, and asks ZooKeeper whether anything changed.
     """
 
     mine: runs.Runs

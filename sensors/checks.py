@@ -28,11 +28,13 @@ LONGEST = 45.0  # seconds of such a pause: a look on a busy machine is no reason
 
 
 def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
-    """The sensor. Laws: a pipeline at which nobody works is looked at as well: a file that was rewritten, a partition that
-    is parked or that nobody owns is on the page within two looks of when it counts. Looks take a twentieth of the time where
-    that makes no pause longer than `LONGEST` seconds. What may heal is looked at again when it should have.
+    """The sensor.
 
-    It is not the backlog sensor, which launches: a pipeline that cannot be looked at is consumed as far as it can be.
+    Invariants: it also looks at a pipeline without runs. A rewritten file, a parked or an unowned partition is on the page
+    within two looks. Looks take a twentieth of the time, unless that makes a pause longer than `LONGEST` seconds. What may
+    heal is looked at again when it should have.
+
+    The backlog sensor, which launches runs, is another one: a pipeline whose checks fail is consumed as far as possible.
     """
 
     @dg.sensor(
@@ -61,12 +63,12 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
             raise
         for claim in moved:  # before the checks: the page counts only those that name the newest materialization
             context.instance.report_runless_asset_event(claim)
-        told = find_unshown(context.instance, said)
+        unshown = find_unshown(context.instance, said)
         memory = replace(memory, at=(now := time.time()), took=max(0.0, now - began), claims=upto)
         wrong = ", ".join(one.check_name for one in said if not one.passed)
         return dg.SensorResult(
             skip_reason=f"not right: {wrong}" if wrong else "all is right",
-            asset_events=[*told, *moved],
+            asset_events=[*unshown, *moved],
             cursor=memory.dump(),
         )
 
@@ -80,7 +82,7 @@ def choose_pause(memory: Memory) -> float:
 
 
 def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":
-    """What Dagster's storage says of the pipeline: runs and rebalances that failed in a row, and its sensors."""
+    """The runs and rebalances that failed in a row, and the sensors of the pipeline, in Dagster's storage."""
     from rota.face.seen import DagsterSeen
 
     failed = runs.Runs.of(context, names.consume_job(pipeline.name)).read_failures(INCARNATION)

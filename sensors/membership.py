@@ -13,13 +13,16 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
 
-PAUSE = 2.0  # seconds between two looks where nobody joins or leaves: for new partitions, and for what people override
+PAUSE = 2.0  # seconds between two looks while no worker joins or leaves: for new partitions and overrides
 
 
 def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.SensorDefinition:
-    """The sensor. Laws: it compares the group with what the published epoch was made from. It remembers only the settings
-    that it wrote, so that it does not write them again over somebody else's. Who joins or is gone is seen at once. What it
-    cannot report stops no rebalance."""
+    """The sensor.
+
+    Invariants: it compares the group with the basis of the published epoch. It remembers only the settings that it wrote, so
+    that it does not overwrite those of another deployment. It sees a worker that joins or is gone at once. A failed report
+    stops no rebalance.
+    """
 
     @dg.sensor(
         name=names.membership_sensor(group.name),
@@ -38,15 +41,15 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             found = decide(context, rota_zookeeper)
         files = checks.check_files(names.membership(group.name), catalog.unserved)
         try:
-            told = find_unshown(context.instance, [files])
-        except Exception as error:  # whatever Dagster's records hold: what was decided stands
+            unshown = find_unshown(context.instance, [files])
+        except Exception as error:  # whatever Dagster's records hold, the decision is valid
             context.log.error(f"{checks.SERVED} is not reported: {type(error).__name__}: {error}")
             return found
-        if not told:
+        if not unshown:
             return found
         if isinstance(found, dg.SkipReason):
-            return dg.SensorResult(skip_reason=found, asset_events=told)
-        return found._replace(asset_events=[*found.asset_events, *told])
+            return dg.SensorResult(skip_reason=found, asset_events=unshown)
+        return found._replace(asset_events=[*found.asset_events, *unshown])
 
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.coordination.bell import Bell
@@ -93,12 +96,11 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             metadata={
                 "reason": seen.reason,
                 "workers": len(seen.workers),
-                "live": ", ".join(seen.workers) or "nobody",
-                "joined": ", ".join(seen.joined),
-                "left": ", ".join(seen.left),
+                "live": ", ".join(seen.workers) or "none",
+                **({"joined": ", ".join(seen.joined)} if seen.joined else {}),
+                **({"left": ", ".join(seen.left)} if seen.left else {}),
                 **({"problems": "; ".join(seen.problems.values())} if seen.problems else {}),
-                "basis": seen.basis,  # no data version: a round that moves nothing would leave the assignment "unsynced"
-            },
+            },  # no data version: an epoch that moves nothing would leave the assignment "unsynced"
         )
         return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[observation])
 

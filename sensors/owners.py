@@ -1,4 +1,4 @@
-"""Shows on the page who owns a partition since it moved, also if nothing landed in it since.
+"""Shows the owner of a partition that moved on the page, also if nothing landed in it since.
 
 A run materializes `ownership` with each partition's first batch under a new token. A partition at which nothing lands has no
 batch, so the page showed an owner that was gone. Invariants:

@@ -1,13 +1,12 @@
 """Polls inside a sensor's tick, because Dagster starts a tick every 5 s at best.
 
-Laws:
-1. Nobody else's sensor waits for ours. Where Dagster evaluates sensors one after another (without `use_threads` in
+Invariants:
+1. No other sensor waits for rota's. Where Dagster evaluates sensors one after another (without `use_threads` in
    dagster.yaml, its default) a tick looks once. Where it may wait, at most half of the threads do, of the daemon and of the
    code server.
-2. A look that finds nothing costs: between two looks is a pause. What ZooKeeper tells of at once ends the pause (a `Bell`),
-   so that it can be long. A look takes at most a quarter of the time.
-3. No tick outlives its code. Once the code server is told to end, as by a reload of the code location, a tick ends with
-   the pause it is in.
+2. A look that finds nothing costs: between two looks is a pause. A watch of ZooKeeper ends the pause (a `Bell`), so that
+   it can be long. A look takes at most a quarter of the time.
+3. No tick outlives its code. Once the code server ends, as by a reload of the code location, a tick ends with its pause.
 4. A tick costs more than many looks: where nothing ends it, it is long.
 """
 
@@ -25,12 +24,12 @@ from rota.dagster.private import GUARDS, SERVERS
 T = TypeVar("T")
 
 # Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
-# any time without a tick. Dagster allows 60 s. But its daemon, told to end, waits for ticks; Kubernetes kills it after 30 s.
+# any time without a tick. Dagster allows 60 s. But its daemon ends after its ticks; Kubernetes kills it after 30 s.
 WINDOW = 28.8  # seconds
 PAUSE = 1.0  # seconds between two looks; three times the duration of a look if that is more
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
-# gives both 24 threads, Dagster by itself min(32, cores + 4), which is also what the daemon has where nobody says.
+# gives both 24 threads, Dagster by itself min(32, cores + 4), which is also the default of the daemon.
 _DEFAULT = min(32, (os.cpu_count() or 1) + 4)
 _lock = threading.Lock()
 _waiting = 0  # ticks of this process

@@ -1,4 +1,4 @@
-"""Reads rota's runs from Dagster's run storage. Law: a caller reads the runs first and ZooKeeper afterwards."""
+"""Reads rota's runs from Dagster's run storage. Invariant: a caller reads the runs first and ZooKeeper afterwards."""
 
 import json
 import socket
@@ -30,7 +30,7 @@ UNFINISHED = [
 ]
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 SETTLING = 5.0  # seconds in which the server of a new run may not listen yet
-SUBMITTED = 60.0  # seconds in which whoever made a run submits it
+SUBMITTED = 60.0  # seconds in which the process that made a run submits it
 LONGEST_START = 300.0  # seconds between the start of a run's process and the node that it makes
 
 
@@ -51,7 +51,7 @@ class Runs:
         return cls(context.instance, job, here)
 
     def list_unfinished(self, tree: "GroupState") -> list[dg.DagsterRun]:
-        """The runs that have not finished, whoever launched them; `tree` is the group that they work for.
+        """The runs that have not finished, also those of a click; `tree` is the group that they work for.
 
         Reports a run as failed whose process ended, for example with its code server: Dagster's default launcher does not
         notice, and the run would be "started" for ever. Likewise one that was made and never submitted.
@@ -86,7 +86,7 @@ class Runs:
         return max(0.0, min(pause, (failed[0].end_time or 0.0) + pause - time.time()))
 
     def read_failures(self, tag: str) -> "list[FailedRuns]":
-        """The newest runs with this tag that failed in a row, for each worker that `rota/incarnation` names."""
+        """The newest runs with this tag that failed in a row, for each worker that the tag `INCARNATION` names."""
         from rota.face.seen import FailedRuns, count_failures
 
         launched = [one for one in self._list_ended({}, 30) if tag in one.dagster_run.tags]
@@ -112,17 +112,16 @@ def has_failed(record: dg.RunRecord) -> bool:
 
 
 def explain_failure(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:
-    """Why the run's steps failed, in one line, and the kind of the error that one expects: what they were told to say, else
-    their errors; empty where none did."""
+    """Why the run's steps failed, in one line, and the kind of an expected error; both empty if none failed."""
     steps = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
     found = [_explain(one.event_log_entry.dagster_event) for one in steps if one.event_log_entry.dagster_event]
     return "; ".join(why for why, _ in found), next((kind for _, kind in found if kind), "")
 
 
 def _explain(failure: dg.DagsterEvent) -> tuple[str, str]:
-    told = failure.step_failure_data.user_failure_data
-    kind = getattr(told.metadata.get(ERROR), "value", None) if told and told.metadata else None
-    why = (told.description if told else None) or shorten(failure.step_failure_data.error) or failure.message
+    given = failure.step_failure_data.user_failure_data
+    kind = getattr(given.metadata.get(ERROR), "value", None) if given and given.metadata else None
+    why = (given.description if given else None) or shorten(failure.step_failure_data.error) or failure.message
     return why or "", str(kind or "")
 
 
@@ -133,13 +132,13 @@ def shorten(error: Any) -> str:
 
 
 def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float) -> str:
-    """Why the run is over although Dagster does not know; empty where it goes on, waits, starts, or where nobody can tell.
-    `age` are the seconds since Dagster last heard of it."""
+    """Why the run is over although Dagster's storage has it as unfinished; empty if it is alive, waits or starts, or if that
+    is unknown. `age`: seconds since the storage last changed it."""
     if run.tags.get(GOING) == make_going_tag(group, run.run_id):
         return "" if run.run_id in alive else "Its process ended, or does not answer ZooKeeper any more."
     if run.status == dg.DagsterRunStatus.NOT_STARTED and abs(age) > SUBMITTED:
-        return "It was never submitted: whoever launched it died before."
-    where = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))  # Dagster's default launcher alone says where
+        return "It was never submitted: the process that launched it died before."
+    where = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))  # Dagster's default launcher alone stores the address
     if not where:
         return ""
     if (answers := _answers(where)) is False:
@@ -149,8 +148,8 @@ def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float)
 
 
 def _answers(where: Mapping[str, str]) -> bool | None:
-    """Whether somebody listens at the address of a code server. None where nobody can tell: a slow server, a host without
-    an address or a way to it now."""
+    """Whether a process listens at the address of a code server. None if that is unknown: the server is slow, or its host
+    cannot be reached now."""
     try:
         if where.get("socket"):
             with socket.socket(socket.AF_UNIX) as probe:

@@ -1,4 +1,4 @@
-"""What Dagster's storage says of the sensors of this code location: a value that `rota.face.needs` judges."""
+"""The sensors of this code location in Dagster's storage, as a value for `rota.face.needs`."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -18,8 +18,7 @@ TICKS = 20  # of a sensor that are looked at
 def see_sensors(
     context: dg.SensorEvaluationContext, names: Container[str], pipelines: Mapping[str, str] = MappingProxyType({})
 ) -> "Iterator[SensorSeen]":
-    """Those of these names that Dagster knows; `pipelines` is sensor -> whose it is. How long none has ticked is left out:
-    who asks here is ticking."""
+    """The sensors of these names; `pipelines` is sensor -> pipeline. A tick calls this: the last tick is now."""
     from rota.face.seen import SensorSeen, blame_sensors
 
     instance = context.instance
@@ -29,8 +28,8 @@ def see_sensors(
         if state.name in names and is_here(context, state.repository_selector.location_name)
     ]
     ticks = [[_describe(tick) for tick in _read_ticks(instance, one)] if one.is_running else [] for one in states]
-    for state, told in zip(states, blame_sensors(ticks), strict=True):
-        yield SensorSeen.of_ticks(state.name, state.is_running, told, 0.0, pipelines.get(state.name, ""))
+    for state, blamed in zip(states, blame_sensors(ticks), strict=True):
+        yield SensorSeen.of_ticks(state.name, state.is_running, blamed, 0.0, pipelines.get(state.name, ""))
 
 
 def _read_ticks(instance: dg.DagsterInstance, state: InstigatorState) -> Sequence[InstigatorTick]:

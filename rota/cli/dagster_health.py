@@ -21,7 +21,7 @@ from rota.face.seen import (
     count_failures,
     measure_silence,
 )
-from rota.ids import PARKED_TAG, dagster_name, split_dagster_name, worker_of
+from rota.ids import PARKED_TAG, dagster_name, split_dagster_name
 from rota.local.page import DagsterPage, Words
 
 TICKS = 20  # of a sensor that are looked at
@@ -40,7 +40,7 @@ LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".
 FILES = """{alias}: assetCheckExecutions(assetKey: {{path: {path}}}, checkName: "every_file_served", limit: 1) {{
   evaluation {{ success metadataEntries {{ label ... on JsonMetadataEntry {{ jsonString }} }} }} }}"""
 LOST = "DagsterUserCodeUnreachableError"  # Dagster's: no code server answered
-JOBS = {"backlog": ("consume", "rota/incarnation"), "membership": ("rebalance", "rota/rebalance")}  # sensor -> job, tag
+JOBS = {"backlog": ("consume", "rota/worker"), "membership": ("rebalance", "rota/rebalance")}  # sensor -> job, tag
 KINDS = ("membership", "backlog", "checks")  # of rota's sensors
 
 
@@ -204,4 +204,4 @@ def _read_tags(run: Mapping[str, Any]) -> dict[str, str]:
 
 def _find_worker(tags: Mapping[str, str], key: str) -> str:
     """The worker that the run worked for; empty for a rebalance."""
-    return worker_of(tags[key]) if key == JOBS["backlog"][1] else ""
+    return tags[key] if key == JOBS["backlog"][1] else ""

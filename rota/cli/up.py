@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 BUCKET = "rota"  # of `--s3`
-EVERY = 30.0  # seconds between two looks at what needs a person: each writes the clock, so all watchers read again
+EVERY = 30.0  # seconds between two looks at the needs of operators: each writes the clock, so all watchers read again
 
 
 @click.command("up")
@@ -71,7 +71,7 @@ def command(
         progress.say(f"Dagster's page is at {page.address}")
         _print_next_steps(variables, stack.state)
         os.environ.update(variables)  # for this process's own look at the group
-        Told(progress).start()
+        NeedsReporter(progress).start()
         restarts = Restarts(stack, dagster_services.NAMES, progress.say)
         code = CodeServer(lambda: stack.children[dagster_services.CODE].process.pid, page, progress.say)
         try:
@@ -85,7 +85,7 @@ def command(
 
 
 def choose_port(wanted: int | None) -> int:
-    """The port of ZooKeeper: the one that the user names, so that an exported ROTA_ZOOKEEPER stays true; else a free one.
+    """Choose the port of ZooKeeper: that of the user, so that an exported ROTA_ZOOKEEPER stays valid, else a free one.
 
     Raises:
         ConfigError: The port that the user names is taken.
@@ -100,7 +100,7 @@ def choose_port(wanted: int | None) -> int:
 
 
 def keep_running(stack: "Stack", progress: view.Progress) -> None:
-    """Start ZooKeeper again if it ended, and report which workers ended; `Restarts` has Dagster's processes."""
+    """Start ZooKeeper again if it ended, and report the workers that ended; `Restarts` restarts Dagster's processes."""
     from rota.local.dagster_services import NAMES
 
     if how := stack.restart_zookeeper():
@@ -113,36 +113,38 @@ def keep_running(stack: "Stack", progress: view.Progress) -> None:
         progress.say(f"{child.name} {how}; the others take over. To start it again, in another terminal: {again}")
 
 
-class Told:
-    """What `rota up` says of the groups: each need of a person once, and once when it is over; see `needs`. Law: it keeps
-    nothing from running, whatever it meets."""
+class NeedsReporter:
+    """Prints each need of an operator once, and once when it is over; see `rota.face.needs`.
+
+    Invariant: no error of a look ends the stack.
+    """
 
     def __init__(self, progress: view.Progress) -> None:
         self._progress = progress
         self._lookers: dict[str, Looker] = {}  # by group
-        self._said: dict[str, str] = {}  # by what it is about, and cause
+        self._reported: dict[str, str] = {}  # by pipeline, worker or group, and cause
 
     def start(self) -> None:
-        """Looks every `EVERY` seconds, until the process ends."""
+        """Look every `EVERY` seconds, until the process ends."""
         threading.Thread(target=self._go_on, name="rota-needs", daemon=True).start()
 
     def _go_on(self) -> None:
         while True:
             time.sleep(EVERY)
-            self.tell(self.find())
+            self.report(self.find())
 
-    def tell(self, found: Mapping[str, str]) -> None:
-        """Says what is new and what is over."""
+    def report(self, found: Mapping[str, str]) -> None:
+        """Print the needs that are new and those that are over."""
         for key, line in found.items():
-            if key not in self._said:
+            if key not in self._reported:
                 self._progress.say(f"{NEEDS_OPERATOR}: {line}")
-        for key, line in self._said.items():
+        for key, line in self._reported.items():
             if key not in found:
                 self._progress.say(f"is over: {line}")
-        self._said = {key: self._said.get(key, line) for key, line in found.items()}
+        self._reported = {key: self._reported.get(key, line) for key, line in found.items()}
 
     def find(self) -> dict[str, str]:
-        """What needs a person, a line for each cause of a pipeline, worker or group. What cannot be asked does."""
+        """Find the needs of operators: a line for each cause of a pipeline, worker or group. A silent ZooKeeper is one."""
         from rota.cli.look import Looker
         from rota.coordination.client import opened
         from rota.coordination.group_reader import groups
@@ -166,8 +168,14 @@ class Told:
 
 
 def start_sources(stack: "Stack", kafka: bool, s3: bool) -> Iterator[str]:
-    """Start what pipelines can read beside folders, before the workers, which get its address. Gives a line for each, with a
-    source to copy. Raises ConfigError where one is not installed."""
+    """Start the sources that are asked for, before the workers, which get their addresses.
+
+    Yields:
+        A line for each, with a source to copy.
+
+    Raises:
+        ConfigError: a source is not installed.
+    """
     if kafka:
         broker = stack.start_kafka({"auto.create.topics.enable": "true"})
         source = 'kafka("${KAFKA_SERVERS}", "orders", schema="id long, shop string")'
@@ -179,7 +187,7 @@ def start_sources(stack: "Stack", kafka: bool, s3: bool) -> Iterator[str]:
 
 
 def _land_flights(folder: Path, progress: view.Progress) -> None:
-    """Lands the whole year. Where its data is not installed it says so and goes on: other pipelines do not need it."""
+    """Land the whole year. If its data is not installed, print that and continue: other pipelines do not need it."""
     from rota.errors import ConfigError
     from rota.local.flights import MONTHS, FlightsFolder
     from rota.local.storage import open_folder

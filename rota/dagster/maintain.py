@@ -1,7 +1,7 @@
 """`<pipeline>__maintain`: a job that maintains a pipeline's tables, and the schedule that launches it each night.
 
-Law: such a run rewrites a bounded amount and stands behind every other run in the queue. What it did, and what it left to
-the next one, stands on `<pipeline>/records`. Where something failed, all else was done, and the run is red.
+Invariants: such a run rewrites a bounded amount, and queues behind each other run. An observation of `<pipeline>/records`
+lists what the run did and what it left to the next one. If a step fails, the run does the others, and then fails.
 """
 
 from zlib import crc32
@@ -32,7 +32,7 @@ def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
             put, into, left = (metadata[key] for key in (keys.MERGED, keys.MERGED_INTO, keys.FILES_LEFT))
             said = (
                 f"{counted(put, 'file')} put together into {into:,}, {left:,} left to the next run; "
-                f"{counted(done.packed, 'commit')} packed; {counted(done.vacuumed, 'file')} that nobody needed deleted"
+                f"{counted(done.packed, 'commit')} packed; {counted(done.vacuumed, 'unused file')} deleted"
             )
             context.log_event(dg.AssetObservation(names.records(pipeline.name), description=said, metadata=metadata))
             context.log.info(said)
@@ -48,7 +48,7 @@ def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
         },
         executor_def=dg.in_process_executor,
         description=f"Puts files of the tables of `{pipeline.name}` together, packs old commits of their logs, and "
-        f"deletes what nobody needs.",
+        f"deletes unused files.",
     )
     def job() -> None:
         tidy()

@@ -1,6 +1,6 @@
 """What a pipeline file declares for Dagster beside its pipeline: assets, checks, jobs, schedules, sensors, resources.
 
-Law: everything of these that stands at the top of a file is loaded. A resource's key is the name of its variable.
+Invariant: each of these at the top level of a file is loaded. The key of a resource is the name of its variable.
 """
 
 import warnings
@@ -14,7 +14,7 @@ RESOURCE = (dg.ConfigurableResource, dg.ConfigurableIOManagerFactory, dg.Resourc
 
 
 def load_file(module: ModuleType) -> dg.Definitions:
-    """What the file declares, under the keys that it says. Raises what Dagster raises."""
+    """What the file declares, under its own keys. Raises what Dagster raises."""
     resources = {name: value for name, value in vars(module).items() if isinstance(value, RESOURCE)}
     with warnings.catch_warnings():  # it is a preview of Dagster's
         warnings.simplefilter("ignore")

@@ -1,7 +1,7 @@
-"""What of Dagster is used that it does not promise: here, and nowhere else.
+"""The parts of Dagster that are used and not public: here, and nowhere else.
 
 Seen on 1.13.27; pyproject.toml lets in 1.13 alone, and `tests/face/test_private.py` fails where a release changes one of
-these. Each says what it is for, and when it goes. Two more stand where Dagster is not imported: `rota/local/page.py`
+these. Each line gives its use, and when it can go. Two more are in modules that do not import Dagster: `rota/local/page.py`
 reads "pid: " in the events of a run, for the demo's faults, and `dagster_project/warm.py` changes how Dagster's code
 server starts a run.
 
@@ -15,8 +15,8 @@ server starts a run.
 - QueuedRunCoordinator, SubmitRunContext: a rebalance, and a consuming run for which there is room, need not wait in the
   queue, half a second to a second of the time from a dead worker to the next commit. Until that wait is below 0.2 s.
 - TagConcurrencyLimitsCounter: whether Dagster's limits keep a run in the queue, as its daemon asks. Until a run can ask.
-- DagsterUserCodeUnreachableError: by its name a tick is told from others that its code server let wait.
-- InstigatorState, InstigatorTick: the types of what the instance says of sensors and their ticks, for mypy alone.
+- DagsterUserCodeUnreachableError: its name marks a tick to which the code server gave no answer.
+- InstigatorState, InstigatorTick: the types of sensors and their ticks in the instance, for mypy alone.
 """
 
 from dagster._core.definitions.asset_checks import asset_check_evaluation
@@ -38,7 +38,10 @@ AssetCheckEvaluationTargetMaterializationData = asset_check_evaluation.AssetChec
 # run's process ended: Dagster's default launcher does not notice, and the run would be "started" for ever.
 GRPC_INFO_TAG = ".dagster/grpc_info"
 LOCATION_TAG = ".dagster/repository"
-# Threads of the code server. The first ends when the server is told to end, also while runs that it started go on; the
+HIDDEN_TAG = (
+    ".dagster/"  # begins a tag that the page shows nowhere: such a tag is for rota's own questions to the run storage
+)
+# Threads of the code server. The first ends when the server is asked to end, also while runs that it started continue; the
 # other, which also a server without heartbeats has, when it ends. Without them a tick outlives its code by up to 29 s.
 GUARDS = ("grpc-server-heartbeat", "grpc-server-cleanup")
 SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")  # how many threads both code servers have

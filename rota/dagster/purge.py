@@ -1,7 +1,7 @@
 """`rota__purge`: removes old consuming runs from Dagster's storage.
 
-Law: the newest materialization of each partition stays, and the newest that tells of a batch, with the run that made it.
-Nobody's run but a finished consuming run of these pipelines in this code location is removed.
+Invariants: the newest materialization of each partition stays, and the newest of a batch, with its run. Only finished
+consuming runs of these pipelines in this code location are removed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from rota.dagster.assets.names import Names
-from rota.dagster.assets.page_keys import tells_of_batch
+from rota.dagster.assets.page_keys import is_of_batch
 from rota.dagster.private import EVENTS, LOCATION_TAG
 from rota.errors import counted
 from rota.pipeline import Pipeline
@@ -76,22 +76,22 @@ def list_old_runs(instance: dg.DagsterInstance, tags: Mapping[str, str], before:
 
 
 def find_needed_runs(instance: dg.DagsterInstance, pipeline: Pipeline, names: Names) -> set[str]:
-    """The runs that made the newest materialization of a partition, or the newest that tells of a batch."""
+    """The runs that made the newest materialization of a partition, or the newest of a batch."""
     everything = len(instance.get_dynamic_partitions(str(names.partition_set(pipeline.name).name)))
     needed: set[str] = set()
     for asset in names.consumed(pipeline.name):
         seen: set[str] = set()
-        told: set[str] = set()
+        with_batch: set[str] = set()
         cursor: str | None = None
-        while len(told) < everything:
+        while len(with_batch) < everything:
             page = instance.fetch_materializations(asset, limit=PAGE, cursor=cursor)
             for record in page.records:
-                partition, batch = record.partition_key or "", tells_of_batch(record.asset_materialization)
-                if partition not in seen or (batch and partition not in told):
+                partition, batch = record.partition_key or "", is_of_batch(record.asset_materialization)
+                if partition not in seen or (batch and partition not in with_batch):
                     needed.add(record.run_id)
                 seen.add(partition)
                 if batch:
-                    told.add(partition)
+                    with_batch.add(partition)
             cursor = page.cursor
             if not page.has_more:
                 break

@@ -1,7 +1,7 @@
 """The verifier's own reading of a Delta log: plain JSON and Parquet, no Delta library, so that it can contradict one.
 
-Law: `read` gives the files and transactions that the newest version holds, whether its past stands in a checkpoint or in
-JSON; a log with a hole in it raises. A table is what is below its folder, on a disk or in a bucket.
+Invariant: `read` returns the files and transactions of the newest version, from a checkpoint or from JSON. A log with a
+missing version raises. A table is a folder, on a disk or in a bucket.
 """
 
 import json
@@ -23,7 +23,7 @@ CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d+\.\d+)?\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One version: what its `commitInfo` says (`at` in seconds), which files it added and removed, which transactions."""
+    """One version: its `commitInfo` (`at` in seconds), the files that it added and removed, and its transactions."""
 
     version: int
     at: float

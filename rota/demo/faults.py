@@ -181,7 +181,7 @@ def wake_run(observer: Observer, frozen: FrozenRun, partition: str) -> ZombieFig
         return next((c for c in later if partition in c.ranges), None)
 
     try:
-        commit = observer.wait_until(overtaken, GIVEN_UP, f"somebody to overtake the frozen run {frozen.run.id}")
+        commit = observer.wait_until(overtaken, GIVEN_UP, f"another run to overtake the frozen run {frozen.run.id}")
     finally:
         woken = time.time()
         with suppress(ProcessLookupError):

@@ -33,7 +33,7 @@ class EpochFigures:
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Who launched the runs behind the commits, by Dagster's run storage."""
+    """The runs of the commits, and how many a sensor launched, by Dagster's run storage."""
 
     commits: int
     runs: int
@@ -116,7 +116,7 @@ class Figures:
 
 
 def read_launches(commits: Sequence[CommitSeen], runs: Mapping[str, DagsterRun]) -> Launches:
-    """Who launched the run of each commit, by Dagster's storage: a sensor, or somebody else (foreign)."""
+    """Count the commits' runs by what launched them: a sensor, or anything else (foreign)."""
     ids = {c.run_id for c in commits}
     by_sensor = {i for i in ids if i in runs and runs[i].sensor}
     return Launches(len(commits), len(ids), len(by_sensor), tuple(sorted(ids - by_sensor)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-SILENT = 60.0  # seconds after which a broker that says nothing fails the verifier
+SILENT = 60.0  # seconds after which a silent broker fails the verifier
 
 
 @dataclass(frozen=True, slots=True)

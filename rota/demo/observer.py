@@ -27,7 +27,7 @@ GIVEN_UP = 300.0  # seconds that anything may take before the demo is given up: 
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """A consuming run as its own node in `/runs` tells it."""
+    """A consuming run, by its node in `/runs`."""
 
     id: str
     incarnation: str

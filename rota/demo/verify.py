@@ -1,8 +1,8 @@
 """The verifier: what landed, row by row, against what the table holds, read with pyarrow and nothing else.
 
-Law: it is right only if every landed row stands in the table exactly as often as it landed, under the partition and the
-offset of its file, and the offset ranges in the table's log follow each other from 0 to the last file without a gap or
-an overlap. Files below the table that no version names are orphans: counted, harmless, seen by nobody.
+Invariant: the verdict is right only if the table has each landed row exactly as often as it landed, under the partition and
+the offset of its file. The offset ranges in the table's log must follow each other from 0 to the last file, without a gap or
+an overlap. Files below the table that no version names are orphans: they are counted, and no reader reads them.
 """
 
 import json
@@ -137,7 +137,7 @@ def _written(folder: fs.FileSystem, log: deltalog.Log, details: list[str]) -> tu
             details.append(f"{path} is in the table and cannot be read ({type(error).__name__}): {said} rows")
     if not parts:
         return pa.table({PARTITION: pa.array([], pa.string())}), unreadable
-    whole = pa.concat_tables(parts, promote_options="default")  # where Spark says "never null", delta-rs does not
+    whole = pa.concat_tables(parts, promote_options="default")  # Spark writes "never null" where delta-rs does not
     return whole, unreadable
 
 

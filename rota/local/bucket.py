@@ -1,7 +1,7 @@
-"""A server of S3 over a folder, on loopback: versitygw. It judges races: of conditional puts one alone wins. It keeps a log
-of its requests, by which they are counted.
+"""A server of S3 over a folder, on loopback: versitygw. Of concurrent conditional puts it accepts one. It logs its requests,
+so that tests and benchmarks count them.
 
-Law: it ends with this process at the latest.
+Invariant: the server ends with this process at the latest.
 """
 
 import os
@@ -40,7 +40,7 @@ class BucketServer:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a process is told that is to speak to it."""
+        """The environment of a process that uses the server."""
         return {
             **CREDENTIALS,
             "AWS_ENDPOINT_URL": self.endpoint,
@@ -59,7 +59,7 @@ class BucketServer:
         return name
 
     def open(self, location: str) -> "fs.FileSystem":
-        """What is below `s3://bucket/prefix`, as Arrow has files."""
+        """Open `s3://bucket/prefix` as a filesystem of Arrow."""
         from pyarrow import fs
 
         scheme, _, host = self.endpoint.partition("://")
@@ -75,18 +75,18 @@ class BucketServer:
         return fs.SubTreeFileSystem(location.removeprefix("s3://"), files)
 
     def count_requests(self) -> int:
-        """How many it has answered since it began."""
+        """The number of requests that the server answered."""
         return len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
 
     def list_requests(self, since: int = 0) -> list[str]:
-        """Operation and key of those that it answered, from that one on."""
+        """Operation and key of each answered request, from number `since` on."""
         lines = self.log.read_text().splitlines()[since:] if self.log.exists() else []
         words = (line.split() for line in lines)
         return [f"{each[7]} {each[8]}" for each in words if len(each) > 8]  # the last line may not be whole yet
 
 
 def find_program() -> str:
-    """The server's program. Raises ConfigError without it."""
+    """Find the program of the server. Raises ConfigError if it is not installed."""
     beside = Path(sys.executable).with_name(PROGRAM)
     found = str(beside) if beside.exists() else shutil.which(PROGRAM)
     if not found:
@@ -96,8 +96,16 @@ def find_program() -> str:
 
 @contextmanager
 def serve_buckets(folder: Path, *more: str) -> Iterator[BucketServer]:
-    """A server over the folder, with `more` options of its program. Raises ConfigError without the program, and
-    EnvironmentFailed."""
+    """Run a server over the folder.
+
+    Args:
+        folder: the data, the log of requests and the output.
+        more: options of the program.
+
+    Raises:
+        ConfigError: the program is not installed.
+        EnvironmentFailed: the server does not answer.
+    """
     folder = folder.resolve()  # the program goes into its data, and opens the log from there
     port, data, log = free_port(), folder / "data", folder / "requests.log"
     root = ["--access", CREDENTIALS["AWS_ACCESS_KEY_ID"], "--secret", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]]

@@ -46,8 +46,7 @@ PACKAGES_ALONE = f'PYTHONPATH="$PYTHONPATH:{get_path("purelib")}" exec {sys.exec
 
 
 class SparkCluster(AbstractContextManager["SparkCluster"]):
-    """A master and `workers` Spark workers of `cores` each; `environ` is what their machine knows, such as the credentials
-    of a bucket."""
+    """A master and `workers` Spark workers of `cores` each. They get `environ`, such as the credentials of a bucket."""
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
 
     @property
     def url(self) -> str:
-        """What a worker is given as `--master`."""
+        """The `--master` of a worker."""
         return f"spark://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "SparkCluster":
@@ -82,12 +81,12 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
         self.close()
 
     def start_master(self) -> None:
-        """Starts the master and waits until it listens. Raises EnvironmentFailed."""
+        """Start the master, and wait until it listens. Raises EnvironmentFailed."""
         master = self._start("master", MASTER, "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")
         self._wait(master, self._listens)
 
     def start_worker(self, name: str) -> None:
-        """Starts a Spark worker and waits until the master knows it. Raises EnvironmentFailed."""
+        """Start a Spark worker, and wait until it has registered. Raises EnvironmentFailed."""
         self._wait(*self._begin_worker(name))
 
     def _begin_worker(self, name: str) -> tuple[Child, Callable[[], bool]]:

@@ -33,7 +33,7 @@ class NewFiles:
         return len(self.files)
 
     def describe(self) -> str:
-        """What a person is told."""
+        """The line that `rota demo` prints."""
         return f"{len(self.files)} files landed with {self.rows:,} flights"
 
 

@@ -22,7 +22,7 @@ class NewRecords:
         return self.rows
 
     def describe(self) -> str:
-        """What a person is told."""
+        """The line that `rota demo` prints."""
         return f"{self.rows:,} flights were produced"
 
 

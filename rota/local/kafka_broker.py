@@ -1,6 +1,6 @@
 """A Kafka broker on loopback, with its data in a folder: for `rota demo --source kafka`, tests and benchmarks.
 
-The first of a cluster is its controller as well; the others are told who that is. A broker ends with its process.
+The first broker of a cluster is its controller as well; the others get its address. A broker ends with its process.
 """
 
 import os
@@ -37,9 +37,16 @@ SETTINGS = {
 
 
 class KafkaBroker:
-    """A running broker; nobody else knows its ports. `more` are settings of its own, and `formatted` words for the storage
-    tool, such as who may log in. `secured` is a second listener's protocol, at `secured_servers`. `first` is the first
-    broker of its cluster, if that is another."""
+    """A running broker on free ports.
+
+    Args:
+        folder: data, settings and log; a broker started again over it has its topics.
+        more: settings beside `SETTINGS`.
+        formatted: words for the storage tool, such as the users that may log in.
+        secured: the protocol of a second listener, at `secured_servers`.
+        first: the first broker of its cluster, if that is another one.
+        node: its number in the cluster.
+    """
 
     def __init__(
         self,
@@ -81,7 +88,7 @@ class KafkaBroker:
         self.start()
 
     def start(self) -> None:
-        """Starts it, with what it had before if it was killed, and waits until it answers. It ends with this process."""
+        """Start the broker with the data of its folder, and wait until it answers. It ends with this process."""
         from confluent_kafka.admin import AdminClient
 
         command = [*_java(), "kafka.Kafka", str(self.file)]
@@ -93,7 +100,7 @@ class KafkaBroker:
                 raise EnvironmentFailed(f"Kafka did not answer within {STARTING:g} s. See {self.folder / 'log'}")
 
     def answers(self) -> bool:
-        """Whether the broker tells its topics, and is told as one of the cluster's."""
+        """Whether the broker lists its topics, and the cluster lists the broker."""
         from confluent_kafka import KafkaException
 
         if not self.process.running:
@@ -104,7 +111,7 @@ class KafkaBroker:
             return False
 
     def make(self, topic: str, partitions: int = 1, replicas: int = 1, **settings: str) -> None:
-        """A topic with this many partitions."""
+        """Make a topic with this many partitions."""
         from confluent_kafka.admin import NewTopic
 
         config = {name.replace("_", "."): value for name, value in settings.items()}
@@ -121,7 +128,7 @@ class KafkaBroker:
         self.process.process.wait(STARTING)
 
     def stop(self) -> None:
-        """Ends it."""
+        """End the broker."""
         self.process.end(5)
 
 

@@ -1,9 +1,9 @@
 """Asks Dagster's page over GraphQL: whether it answers, for its runs, to launch a job, to load code again. Dagster is never
 imported.
 
-Laws: it changes nothing but by launching jobs and loading code again. A run counts as launched by a sensor only if Dagster's
-own run storage says so. A job of rota's is known by its tag: two deployments can have jobs of one name, and one pipeline
-jobs of two names.
+Invariants: it changes nothing but by launching jobs and loading code again. A run counts as launched by a sensor only if
+Dagster's run storage has it so. A job of rota's is found by its tag: two deployments can have jobs of one name, and one
+pipeline jobs of two names.
 """
 
 import json
@@ -54,7 +54,7 @@ class DagsterRun:
 
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
-    """A job of rota's in a code location. `of` is the pipeline that it serves, or `rota`; `prefix` the key prefix."""
+    """A job of rota's in a code location. `of` is its pipeline, or `rota`; `prefix` the key prefix."""
 
     name: str
     location: str
@@ -65,8 +65,9 @@ class PlacedJob:
 
 @dataclass(frozen=True, slots=True)
 class FoundJobs:
-    """Every `<of>__<kind>` that the page at `address` has, whatever its key prefix. `unloaded` are the code locations that
-    are not loaded, so nobody knows whether they have it."""
+    """Each `<of>__<kind>` of the page at `address`, under any key prefix.
+
+    The code locations in `unloaded` are not loaded, and may have one, too."""
 
     address: str
     of: str
@@ -175,13 +176,13 @@ class DagsterPage:
         return str(self.ask(STATUS, run=run)["runOrError"].get("status", "gone"))
 
     def read_words(self, run: str) -> Words:
-        """What the run says. Raises EnvironmentFailed."""
+        """The last line of the run, and the reason why it failed. Raises EnvironmentFailed."""
         events = self.ask(WORDS, run=run)["logsForRun"].get("events", [])
         said = [one["message"] for one in events if one["__typename"] == "LogMessageEvent"]
         failed = [one for one in events if one["__typename"] == "ExecutionStepFailureEvent"]
-        told = [one["failureMetadata"] or {} for one in failed]
-        whys = [tell.get("description") or one["error"]["message"] for tell, one in zip(told, failed, strict=True)]
-        kinds = [e["text"] for tell in told for e in tell.get("metadataEntries", ()) if e["label"] == ERROR_KIND]
+        facts = [one["failureMetadata"] or {} for one in failed]
+        whys = [fact.get("description") or one["error"]["message"] for fact, one in zip(facts, failed, strict=True)]
+        kinds = [e["text"] for fact in facts for e in fact.get("metadataEntries", ()) if e["label"] == ERROR_KIND]
         return Words((said or [""])[-1], " ".join(" ".join(whys).split()), (kinds or [""])[0])
 
     def ask(self, query: str, **variables: object) -> Mapping[str, Any]:

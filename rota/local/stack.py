@@ -1,6 +1,6 @@
 """The processes of `rota up` and `rota demo`: ZooKeeper, workers and Dagster, each in a process group of its own.
 
-Law: every process that was started is ended on the way out, however the way out is.
+Invariant: each process that a stack started ends with the stack, also after an error.
 """
 
 import os
@@ -46,7 +46,7 @@ def read_environment(session: str | None = None) -> dict[str, str]:
 
 @contextmanager
 def end_on_sigterm() -> Iterator[None]:
-    """While it is open, SIGTERM ends the program as Ctrl-C does: every `with` is left in order."""
+    """Inside, SIGTERM ends the program as Ctrl-C does: each `with` is left in order."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -68,7 +68,9 @@ def set_slots(settings: str, workers: int, pipelines: int) -> str:
     for name, count in (("max_concurrent_runs: ", slots + OTHERS), ("key: rota/consume, limit: ", slots)):
         settings, found = re.subn(rf"({re.escape(name)})\d+", rf"\g<1>{count}", settings)
         if found != 1:
-            raise ConfigError(f"dagster_project/dagster.yaml says {name!r} {found} times. Bring it back: git checkout")
+            raise ConfigError(
+                f"dagster_project/dagster.yaml has {name!r} {found} times, not once. Bring it back: git checkout"
+            )
     return settings
 
 

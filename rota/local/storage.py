@@ -1,6 +1,6 @@
 """Where the landing folders and tables of a stack are: in its state folder, or in a bucket.
 
-Law: whoever judges what a stack did opens them here. Nothing of rota's own stores is used.
+Invariant: what verifies a stack opens them here. Nothing of rota's own stores is used.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """`landing` and `tables` are what ROTA_LANDING and ROTA_TABLES say. `environ` is what a process is told that is to come
-    there. `open` gives what is below one of the two, as Arrow has files."""
+    """The values of ROTA_LANDING and ROTA_TABLES, and the environment of a process that uses them.
+
+    `open` opens a place below one of the two as a filesystem of Arrow."""
 
     landing: str
     tables: str
@@ -27,14 +28,14 @@ class Storage:
 
 
 def open_folder(path: str | Path) -> "fs.FileSystem":
-    """What is below a folder of this machine."""
+    """Open a folder of this machine."""
     from pyarrow import fs
 
     return fs.SubTreeFileSystem(str(path), fs.LocalFileSystem())
 
 
 def open_below(files: "fs.FileSystem", *names: str) -> "fs.FileSystem":
-    """What is called so below what was opened."""
+    """Open the folder of these names below an open one."""
     from pyarrow import fs
 
     return fs.SubTreeFileSystem("/".join(names), files)
@@ -48,5 +49,5 @@ def store_on_disk(state: StateFolder) -> Storage:
 def store_in_bucket(server: BucketServer, name: str = "") -> Storage:
     """Both in the bucket of this name; without a name, in a new one."""
     bucket = server.make_bucket(name)
-    plain = {"AWS_ALLOW_HTTP": "true"}  # rota sees it by the address; the authors' own delta-rs wants to be told
+    plain = {"AWS_ALLOW_HTTP": "true"}  # rota knows it by the address; the authors' own delta-rs needs it
     return Storage(f"s3://{bucket}/landing", f"s3://{bucket}/tables", server.open, {**server.environ, **plain})

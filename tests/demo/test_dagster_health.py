@@ -24,7 +24,7 @@ class Page(DagsterPage):
     failed: Mapping[str, str] = field(default_factory=dict)
     ticks: tuple[Mapping[str, Any], ...] = ()
     ahead: float = 0.0  # seconds by which the clock of Dagster's machine is ahead
-    worker: str = "w1@0000000000000001"
+    worker: str = "w1"
     checked: str = ""  # the path of the asset whose check found a file that Dagster does not serve
 
     def ask(self, query: str, **_: object) -> Mapping[str, Any]:
@@ -62,7 +62,7 @@ class Page(DagsterPage):
         return {"name": name, "loadStatus": "LOADED", "locationOrLoadError": {"repositories": repositories}}
 
     def list_runs(self, text: str) -> list[dict[str, Any]]:
-        tags = [{"key": "rota/rebalance" if "rebalance" in text else "rota/incarnation", "value": self.worker}]
+        tags = [{"key": "rota/rebalance" if "rebalance" in text else "rota/worker", "value": self.worker}]
         run = {"runId": "r", "status": "FAILURE", "endTime": time.time() - 5.0, "tags": tags}
         return [
             run

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import yaml
 
-from rota.cli.up import Told, choose_port, keep_running
+from rota.cli.up import NeedsReporter, choose_port, keep_running
 from rota.cli.view import Progress
 from rota.coordination.client import connect
 from rota.errors import ConfigError
@@ -246,13 +246,13 @@ def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path)
 def test_rota_up_says_a_need_once_and_once_when_it_is_over_and_nothing_ends_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told(Progress())
+    reporter = NeedsReporter(Progress())
     for found in ({"worker w1 spark": "worker w1: silent"}, {"worker w1 spark": "worker w1: still silent"}, {}, {}):
-        told.tell(found)
+        reporter.report(found)
     said = capsys.readouterr().out
     assert (said.count("needs an operator: worker w1: silent"), said.count("is over: worker w1: silent")) == (1, 1)
     assert "still silent" not in said
     monkeypatch.setenv("ROTA_ZOOKEEPER", "127.0.0.1:1")
-    assert "127.0.0.1:1" in told.find()["ZooKeeper"]
+    assert "127.0.0.1:1" in reporter.find()["ZooKeeper"]
     monkeypatch.setattr("rota.coordination.client.opened", lambda _: 1 / 0)
-    assert "ZeroDivisionError" in told.find()["rota"]
+    assert "ZeroDivisionError" in reporter.find()["rota"]

@@ -14,7 +14,7 @@ from tests.docs.pages import QUOTED, ROOT, strip_blocks
 
 PLAIN = (
     *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "dataplane/formats")),
-    *("resources", "pipelines", "simulator", "benchmarks"),
+    *("assets", "resources", "pipelines", "simulator", "benchmarks", "rota/dagster", "rota/demo", "rota/local"),
     *(f"tests/{name}" for name in ("sim", "conservation", "chaos", "situations", "cluster")),
 )
 PLAIN_PAGES = (

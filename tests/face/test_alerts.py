@@ -13,7 +13,7 @@ from dagster_shared.error import SerializableErrorInfo
 
 from rota.catalog import load
 from rota.dagster.assets.checks import evaluate_needs, evaluate_silence
-from rota.dagster.assets.names import Names
+from rota.dagster.assets.names import INCARNATION, Names
 from rota.dagster.location import compose
 from rota.dagster.sensors.alerts import Alert
 from rota.face.need import Need
@@ -141,7 +141,7 @@ def test_a_check_of_the_users_own_is_told_when_it_fails_and_when_it_passes_again
     assert [one.title for one in listener.tick()] == ["over: p/records: no_gap failed"]
 
 
-@pytest.mark.parametrize("tag", ["rota/incarnation", "rota/rebalance"])
+@pytest.mark.parametrize("tag", [INCARNATION, "rota/rebalance"])
 def test_a_run_that_is_launched_again_by_itself_calls_by_its_need_alone(listener: Listener, tag: str) -> None:
     """A run that was killed is tried again, and a person was woken for each. `status` knew nothing of failed rebalances."""
     assert listener.tick() == []

@@ -14,6 +14,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import show_going
 from rota.dagster import private
 from rota.dagster.assets.going import make_going_tag
+from rota.dagster.assets.names import GOING, INCARNATION
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from tests.face.desk import Desk, ready
@@ -39,9 +40,9 @@ def test_a_run_that_died_with_its_code_server_is_over_though_another_server_answ
 ) -> None:
     """A container came back at its address: the worker waited for the dead run for ever, and every check passed."""
     incarnations = ready(desk)
-    run = desk.run("p__consume", status, rota__incarnation=incarnations["w1"])
+    run = desk.run("p__consume", status, **{INCARNATION: incarnations["w1"]})
     desk.instance.add_run_tags(run.run_id, {private.GRPC_INFO_TAG: answering})
-    desk.instance.add_run_tags(run.run_id, {"rota/going": f"{desk.group}/{run.run_id}"})
+    desk.instance.add_run_tags(run.run_id, {GOING: f"{desk.group}/{run.run_id}"})
     with connect(desk.hosts, 60.0) as its:
         show_going(GroupState(its, desk.group), run.run_id)
         assert find_launched(desk) == {"w2"}, "it goes on"
@@ -57,13 +58,13 @@ def test_a_run_that_has_no_node_yet_or_any_more_is_not_taken_for_dead(
     copied = make_going_tag(desk.group, first.run_id)  # Dagster copies tags to a run that tries again
     desk.instance.report_run_failed(first)
     for tag in (copied, "", make_going_tag("another-group", "r")):
-        tags = {"rota/incarnation": incarnation, "rota/going": tag}
+        tags = {INCARNATION: incarnation, GOING: tag}
         run = desk.run("p__consume", Status.STARTED, **tags)
         desk.instance.add_run_tags(run.run_id, {private.GRPC_INFO_TAG: answering})
         assert find_launched(desk) == {"w2"}, tag
         desk.instance.report_run_failed(run)
-    launched_elsewhere = desk.run("p__consume", Status.STARTED, **{"rota/incarnation": incarnation})
-    late = desk.run("p__consume", Status.STARTED, **{"rota/incarnation": incarnation})
+    launched_elsewhere = desk.run("p__consume", Status.STARTED, **{INCARNATION: incarnation})
+    late = desk.run("p__consume", Status.STARTED, **{INCARNATION: incarnation})
     desk.instance.add_run_tags(late.run_id, {private.GRPC_INFO_TAG: answering})
     monkeypatch.setattr(runs, "LONGEST_START", -1.0)
     assert find_launched(desk) == {"w2"}
@@ -77,7 +78,7 @@ def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monk
 
     def rebalance(tree: GroupState, run_id: str) -> None:
         (run,) = desk.instance.get_runs(dg.RunsFilter(run_ids=[run_id]))
-        seen.append((run_id in tree.going(), run.tags["rota/going"] == make_going_tag(desk.group, run_id)))
+        seen.append((run_id in tree.going(), run.tags[GOING] == make_going_tag(desk.group, run_id)))
         raise RuntimeError("it ends somehow")
 
     monkeypatch.setattr("rota.group.rebalance.rebalance", rebalance)
@@ -87,7 +88,7 @@ def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monk
     assert seen == [(True, True)]
     assert done.dagster_run.run_id not in desk.tree.going()
     (run,) = desk.instance.get_runs(dg.RunsFilter(run_ids=[done.run_id]))
-    assert run.tags["rota/going"] == ""
+    assert run.tags[GOING] == ""
 
 
 def test_dagster_tries_no_run_again_that_the_sensor_launches_anew(desk: Desk, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Feed:
     def find_serving(self, incarnation: str) -> str:
         """The run that serves the incarnation now; empty without one."""
         runs = self.runs().values()
-        mine = (r for r in runs if {"key": "rota/incarnation", "value": incarnation} in r["tags"])
+        mine = (r for r in runs if {"key": "rota/worker", "value": worker_of(incarnation)} in r["tags"])
         return next((r["runId"] for r in mine if r["status"] == "STARTED"), "")
 
 

@@ -49,7 +49,7 @@ def test_what_it_did_stands_on_the_page(tmp_path: Path, instance: dg.DagsterInst
         keys.TIDIED: 0,
     }
     assert said.description == (
-        "8 files put together into 1, 0 left to the next run; 0 commits packed; 0 files that nobody needed deleted"
+        "8 files put together into 1, 0 left to the next run; 0 commits packed; 0 unused files deleted"
     )
     assert len(DeltaTable(table.location).file_uris()) == 1
 

@@ -47,7 +47,7 @@ def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page) -> 
     page.goto(f"{line.dev.url}/assets/day/assignment")
     expect(page.get_by_text(f"Epoch {epoch.epoch}: ").first).to_be_visible()
     expect(page.get_by_text("w1", exact=True).first).to_be_visible()
-    picture = page.get_by_role("img", name=re.compile("who held what when")).first
+    picture = page.get_by_role("img", name=re.compile("owners over time")).first
     wait_until(lambda: picture.evaluate("image => image.complete && image.naturalWidth > 0"), pause=0.5)
     assert picture.evaluate(IS_WHOLE), "nothing of it is cut"
 

@@ -36,6 +36,7 @@ def test_one_module_imports_what_dagster_keeps_to_itself() -> None:
 def test_dagster_writes_the_tags_that_we_read() -> None:
     """Tried with 1.13; pyproject.toml lets in no other."""
     assert version("dagster").startswith("1.13.")
+    assert tags.HIDDEN_TAG_PREFIX == private.HIDDEN_TAG
     assert (private.GRPC_INFO_TAG, private.LOCATION_TAG) == (tags.GRPC_INFO_TAG, tags.REPOSITORY_LABEL_TAG)
 
 

@@ -182,7 +182,7 @@ def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tm
 
     def tell(output: RunOutput, token: int) -> list[str]:
         batch = replace(log.commit_one("r", token), epoch=epoch[0])
-        told = output.tell([("w1@1", batch)], cast("Any", SimpleNamespace(main=log, source=Folder())))
+        told = output.report_batches([("w1@1", batch)], cast("Any", SimpleNamespace(main=log, source=Folder())))
         made = [one for one in told if isinstance(one, dg.AssetMaterialization)]
         shown.update({one.asset_key.path[-1]: one.metadata for one in made})
         columns.extend(one.metadata[SCHEMA].value for one in made if SCHEMA in one.metadata)
@@ -230,7 +230,7 @@ def test_all_of_a_commit_is_told_together_and_before_the_run_goes_on(
 
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), PIPELINE, Names())
-        monkeypatch.setattr(output, "tell", tell)
+        monkeypatch.setattr(output, "report_batches", tell)
         list(output.show_work(commit_twice(), cast("Any", SimpleNamespace(main=Log(), source=Folder())), 0.0))
 
 

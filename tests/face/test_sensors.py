@@ -14,6 +14,7 @@ from dagster import DagsterRunStatus as Status
 from rota.catalog import load
 from rota.dagster import private
 from rota.dagster.assets import checks, standing
+from rota.dagster.assets.names import INCARNATION
 from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, membership, runs
 from rota.dataplane.files import disk
@@ -185,10 +186,10 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
     assert all(r.run_key is None and r.partition_key is None for r in asked.run_requests)
     assert {r.tags["rota/worker"] for r in asked.run_requests} == {"w1", "w2"}
     assert {r.tags["rota/epoch"] for r in asked.run_requests} == {f"{desk.group}/1"}
-    desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"])
+    desk.run("p__consume", Status.STARTED, **{INCARNATION: incarnations["w1"]})
     beside = desk.tick("p__backlog")
     assert isinstance(beside, dg.SensorResult)
-    assert [r.tags["rota/incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
+    assert [r.tags[INCARNATION] for r in beside.run_requests] == [incarnations["w2"]]
     assert isinstance(desk.tick("q__backlog"), dg.SkipReason)  # nothing landed there
 
 
@@ -209,16 +210,16 @@ def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_the
 
     def look(looks: backlog.Looks, at: float) -> set[str]:
         now[0] = at
-        return {request.tags["rota/incarnation"] for request in looks.look()}
+        return {request.tags[INCARNATION] for request in looks.look()}
 
-    started = [desk.run("p__consume", Status.STARTED, rota__incarnation=one) for one in incarnations.values()]
+    started = [desk.run("p__consume", Status.STARTED, **{INCARNATION: one}) for one in incarnations.values()]
     looks = begin()
     assert [look(looks, at / 2) for at in range(16)] == [set()] * 16
     assert asked == [0.0, backlog.FRESH, 2 * backlog.FRESH]
     desk.instance.report_run_failed(started[0])
     monkeypatch.setattr(runs.Runs, "read_pause", lambda *_: 0.0)
     assert look(looks, 2.5 * backlog.FRESH) == set()
-    assert look(looks, 3.0 * backlog.FRESH) == {started[0].tags["rota/incarnation"]}
+    assert look(looks, 3.0 * backlog.FRESH) == {started[0].tags[INCARNATION]}
     desk.instance.report_run_failed(started[1])
     shutil.rmtree(desk.folder / "p")
     for key in ("a", "b", "c"):
@@ -251,8 +252,8 @@ def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     incarnations = ready(desk)
-    dead = desk.run("p__consume", Status.STARTED, rota__incarnation="w2@00000000000000ff")
-    alive = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"])
+    dead = desk.run("p__consume", Status.STARTED, **{INCARNATION: "w2@00000000000000ff"})
+    alive = desk.run("p__consume", Status.STARTED, **{INCARNATION: incarnations["w1"]})
     clicked = desk.run("p__consume", Status.STARTED)
     cancelled: list[str] = []
     monkeypatch.setattr(desk.instance.run_coordinator, "cancel_run", lambda run_id: cancelled.append(run_id))
@@ -269,8 +270,8 @@ def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
     alone, its runs are for workers that are gone, and its failures are ours."""
     incarnations = ready(desk)
     theirs = {private.LOCATION_TAG: "__repository__@theirs"}
-    started = desk.run("p__consume", Status.STARTED, rota__incarnation="w1@00000000000000ff", **theirs)
-    failed = desk.run("p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **theirs)
+    started = desk.run("p__consume", Status.STARTED, **{INCARNATION: "w1@00000000000000ff"}, **theirs)
+    failed = desk.run("p__consume", Status.STARTED, **{INCARNATION: incarnations["w1"]}, **theirs)
     desk.instance.report_run_failed(failed)
     here = SimpleNamespace(location_name="ours") if guard else None
     monkeypatch.setattr(dg.SensorEvaluationContext, "code_location_origin", here)
@@ -278,7 +279,7 @@ def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
     monkeypatch.setattr(desk.instance.run_coordinator, "cancel_run", lambda run_id: cancelled.append(run_id))
     launched = desk.tick("p__backlog")
     assert isinstance(launched, dg.SensorResult)
-    served = {request.tags["rota/incarnation"] for request in launched.run_requests}
+    served = {request.tags[INCARNATION] for request in launched.run_requests}
     damage = [*cancelled, *(set(incarnations.values()) - served)]
     assert damage == ([] if guard else [started.run_id, incarnations["w1"]])
 
@@ -286,20 +287,18 @@ def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
 def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     incarnations = ready(desk)
     where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
-    lost = desk.run(
-        "p__consume", Status.STARTED, rota__incarnation=incarnations["w1"], **{private.GRPC_INFO_TAG: where}
-    )
+    lost = desk.run("p__consume", Status.STARTED, **{INCARNATION: incarnations["w1"]}, **{private.GRPC_INFO_TAG: where})
     monkeypatch.setattr(runs, "SETTLING", 1e9)
     beside = desk.tick("p__backlog")
     assert isinstance(beside, dg.SensorResult)
-    assert [r.tags["rota/incarnation"] for r in beside.run_requests] == [incarnations["w2"]]
+    assert [r.tags[INCARNATION] for r in beside.run_requests] == [incarnations["w2"]]
     monkeypatch.setattr(runs, "SETTLING", -1e9)
     desk.tick("p__backlog")
     assert desk.instance.get_run_by_id(lost.run_id).status == Status.FAILURE
     monkeypatch.setattr(runs.Runs, "read_pause", lambda *_: 0.0)
     again = desk.tick("p__backlog")
     assert isinstance(again, dg.SensorResult)
-    assert {r.tags["rota/incarnation"] for r in again.run_requests} == set(incarnations.values())
+    assert {r.tags[INCARNATION] for r in again.run_requests} == set(incarnations.values())
 
 
 @pytest.mark.parametrize(("each", "pauses"), [(0.0, (1.0, 2.0)), (5.0, (5.0, 5.0))])
