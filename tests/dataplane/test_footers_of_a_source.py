@@ -267,3 +267,14 @@ def test_a_refusal_names_the_logical_type_that_makes_bytes_another_thing(
     said = parquet.explain_misfit(file, wanted, False)
     assert f"has g as binary ({name}), not binary: " in said
     assert said.endswith("No type of Spark has the values of g: write the file with another type")
+
+
+def test_a_header_that_differs_by_a_blank_shows_the_blank(world: World) -> None:
+    world.write(
+        "pipeline = Pipeline(source=source(format='csv', schema='id int, t int', options={'header': 'true'}), "
+        "table=delta({table!r}))\n"
+    )
+    world.land("a", "0", ["id, t", "1,2"], ".csv")
+    world.give("a")
+    (said,) = (e for e in world.run("a") if isinstance(e, ParkedPartition))
+    assert "Expected: 't' but found: ' t'" in said.reason
