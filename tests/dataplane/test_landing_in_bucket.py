@@ -24,7 +24,8 @@ from tests.dataplane.world import World, kill, start_spark
 from tests.dataplane.written import read_numbers
 
 MANY = 300
-OTHER = "df.selectExpr('n m')"
+OTHER = "df.selectExpr('n m', '_partition p', '_offset o')"  # the frame itself, joined within each object
+WITHIN = "F.expr('n = m and _partition = p and _offset = o')).drop('m', 'p', 'o')"
 
 
 @pytest.fixture
@@ -261,10 +262,10 @@ UDF = "F.udf(lambda n: n >= 0, 'boolean')('n')"
 @pytest.mark.parametrize(
     ("format", "body", "by_name"),
     [
-        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')", False),
-        ("parquet", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), F.expr('n = m')).drop('m')", False),
-        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('shuffle_hash'), F.expr('n = m')).drop('m')", False),
-        ("parquet", f"df.crossJoin({OTHER}).where('n = m').drop('m')", False),
+        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), {WITHIN}", False),
+        ("parquet", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('merge'), {WITHIN}", False),
+        ("json", f"df.coalesce(1).join({OTHER}.coalesce(1).hint('shuffle_hash'), {WITHIN}", False),
+        ("parquet", "df.crossJoin(SIDE).drop('m')", False),
         ("json", "df.where('n % 2 = 0').union(df.where('n % 2 = 1')).coalesce(1)", False),
         ("parquet", f"df.where({UDF}).sort('n')", False),
         ("parquet", f"df.withColumn('more', {UDF})", False),
