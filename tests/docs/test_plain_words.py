@@ -15,6 +15,7 @@ from tests.docs.pages import QUOTED, ROOT, strip_blocks
 PLAIN = (
     *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "dataplane/formats")),
     *("assets", "resources", "pipelines", "simulator", "benchmarks", "rota/dagster", "rota/demo", "rota/local"),
+    *("rota/dataplane/kafka", "rota/dataplane/rabbitmq"),
     *(f"tests/{name}" for name in ("sim", "conservation", "chaos", "situations", "cluster")),
 )
 PLAIN_PAGES = (
@@ -29,7 +30,9 @@ PLAIN_PAGES = (
             "architecture",
             "assignors",
             "glossary",
+            "kafka",
             "protocols",
+            "rabbitmq",
             "sources",
             "troubleshooting",
         )

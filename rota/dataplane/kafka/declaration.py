@@ -12,40 +12,44 @@ from rota.settings import VARIABLE, expand
 Format = Literal["csv", "json", "bytes"]
 Beside = Literal["key", "timestamp", "headers"]
 Tombstones = Literal["bad", "keep", "skip"]
-BESIDE = {"key": "_key", "timestamp": "_timestamp", "headers": "_headers"}  # what is asked for -> its column
+BESIDE = {"key": "_key", "timestamp": "_timestamp", "headers": "_headers"}  # name in `columns` -> column of the table
 OURS = {
     "bootstrap.servers", "metadata.broker.list", "enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset",
     "isolation.level", "enable.partition.eof", "plugin.library.paths", "group.instance.id", "group.protocol",
 }  # fmt: skip
 SECRET = re.compile(
     r"(?i).*(password|passphrase|secret|jaas|\.pem$|oauthbearer\.config)"
-)  # `ssl.ca.pem` is none, and may be hidden too
+)  # `ssl.ca.pem` is no secret; to hide it does no harm
 
 
 @dataclass(frozen=True, slots=True)
 class Kafka:
-    """Declares a topic of Kafka as a source: its partition 3 is the partition of key `3`, and an offset is the broker's own.
+    """A topic of Kafka as a source. Partition 3 of the topic is the partition of key `3`; offsets are the broker's own.
 
-    `servers` are `host:port`, several with commas between; `servers` and `topic` may hold `${VAR}`, which a run fills in
-    from its environment.
-    `schema` is Spark DDL, such as "id long, shop string", of a record's value.
-    `format` is that of a value: "json", one object, in which a column that it lacks is null; "csv", one line without
-    header; or "bytes", the value as it is, in the one column of the schema, such as "value binary".
-    `start` is where a partition begins that the pipeline sees for the first time: "earliest", "latest" or an offset. What
-    the retention took before is left out. "latest" holds for the partitions that are there at the pipeline's first run;
-    in one that appears later all is new.
-    `columns` are those of a record beside its value: "key" as `_key binary`, "timestamp" as `_timestamp timestamp`,
-    "headers" as `_headers array<struct<key string, value binary>>`.
-    `tombstones` says what a record without a value is: "bad", set aside in `quarantine/`; "keep", a row whose declared
-    columns are null; "skip", no row. Of format "bytes" "bad" is "keep".
-    `max_records` bounds by offsets what one batch takes of one partition, `max_job_records` one Spark job over all.
-    `max_job_bytes` bounds the bytes of such a job, keys and headers included, by the mean of the first records of each
-    partition. Whatever it is, a task of Spark's holds some tens of MB of records at a time.
-    `options` go to Spark's parser of the format as they are.
-    `client` are settings of librdkafka, such as "security.protocol" and "sasl.mechanism"; a password or another secret is
-    "${VAR}" and nothing else. They hold for Dagster, for runs and for Spark's workers: a file that one names is on each.
+    Args:
+        servers: `host:port`, several separated by commas. `servers` and `topic` may hold `${VAR}`, which a run reads from
+            its environment.
+        topic: the name of the topic.
+        schema: Spark DDL of a record's value, such as "id long, shop string".
+        format: "json", one object, in which a missing column is null; "csv", one line without header; or "bytes", the value
+            as it is, in the one column of the schema, such as "value binary".
+        start: where a partition begins that the pipeline reads for the first time: "earliest", "latest" or an offset.
+            Records that the retention deleted are left out. "latest" applies to the partitions that exist at the
+            pipeline's first run; a partition that is added later is read from its beginning.
+        columns: fields of a record beside its value: "key" as `_key binary`, "timestamp" as `_timestamp timestamp`,
+            "headers" as `_headers array<struct<key string, value binary>>`.
+        tombstones: what a record without a value becomes: "bad", a record in `quarantine/`; "keep", a row whose declared
+            columns are null; "skip", no row. With format "bytes", "bad" means "keep".
+        max_records: upper bound of the offsets that a batch takes from one partition.
+        max_job_records: upper bound of the offsets of one Spark job, over all partitions.
+        max_job_bytes: upper bound of the bytes of one Spark job, keys and headers included, estimated from the first records
+            of each partition. A Spark task holds some tens of MB of records at a time, whatever the bound is.
+        options: options of Spark's parser of the format.
+        client: settings of librdkafka, such as "security.protocol" and "sasl.mechanism"; a secret is "${VAR}" and nothing
+            else. Dagster, runs and Spark's workers use them: a file that a setting names must exist on each machine.
 
-    Raises ConfigError on a value that no run could work with."""
+    Raises: ConfigError, on a value that no run could use.
+    """
 
     servers: str
     topic: str
@@ -91,7 +95,7 @@ class Kafka:
         return self.servers, self.topic, *map(str, self.options.values()), *map(str, self.client.values())
 
     def read_client(self) -> dict[str, str]:
-        """The settings of a client, with what the environment holds. No error of this process will show the secrets."""
+        """Return the settings of a client, filled in from the environment. Errors of this process hide the secrets."""
         found = {name: expand(str(text)) for name, text in self.client.items()}
         for name, text in found.items():
             if SECRET.match(name):

@@ -1,11 +1,11 @@
-"""A topic of Kafka as a source: the topic's partitions are the pipeline's, an offset is the broker's own.
+"""A topic of Kafka as a source: the topic's partitions are the pipeline's, and offsets are the broker's own.
 
 Law: a range is planned before it is read, ends at or below the last stable offset, and is read to its end. So every reader
-gets the same of it, but for what compaction removed since. There may be holes: nothing is lost for one. No consumer group
-assigns anything; the offsets of one are set after a commit, for Kafka's own tools to show.
+gets the same records of it, except for those that compaction removed since. A range may have holes. No consumer group
+assigns partitions; the offsets of a group are set after a commit, so that Kafka's own tools report a lag.
 
-Law: offsets mean something in one topic alone. The id of the topic is noted when its offsets are first assigned; a topic
-of another id has lost them all, whatever it holds.
+Law: offsets belong to one topic. The id of the topic is noted when its offsets are first assigned; a topic with another id
+has lost all of them, whatever it holds.
 """
 
 import json
@@ -43,21 +43,21 @@ SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """The topic that is declared; `index`, a folder or a URL, holds the id of the topic whose offsets the table
-    has; `reading` are the partitions of which ranges are being read."""
+    """The declared topic. `index`, a folder or a URL, holds the id of the topic whose offsets the table has; `reading` are
+    the partitions that a job is reading."""
 
     declared: Kafka
     topic: Topic
     group: str
     index: str
     reading: set[str] = field(default_factory=set)
-    replays: bool = False  # whether it reads what was consumed before
+    replays: bool = False  # whether it reads consumed offsets again
     epochs: dict[str, int] = field(default_factory=dict)  # of the leaders when offsets were assigned
     _noted: list[Callable[[], None]] = field(default_factory=list)
 
     @classmethod
     def of(cls, pipeline: Pipeline, home: Home) -> Self:
-        """The source that the pipeline declares."""
+        """Return the source that the pipeline declares."""
         declared = cast(Kafka, pipeline.source)
         client = declared.read_client()
         group = client.pop("group.id", f"rota-{pipeline.name}")
@@ -79,33 +79,35 @@ class KafkaSource:
         return tuple(sorted(map(self.name_key, seen.partitions))) if seen else ()
 
     def number(self, partition: str) -> int:
-        """The number in the topic of a partition; -1 where it has none."""
+        """Return the number of a partition in the topic; -1 if its key is no number."""
         key = key_of(partition)
         return int(key) if re.fullmatch(r"0|[1-9][0-9]{0,8}", key) else -1
 
     def name_key(self, number: int) -> str:
-        """The key of a number in the topic."""
+        """Return the key of a partition's number in the topic."""
         return str(number)
 
     def _look(self) -> Seen:
-        """The topic as it is; nothing where there is none."""
+        """Return the topic as it is now, without partitions if it does not exist."""
         return self.topic.look() or Seen("", (), frozenset())
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`; a partition without a leader is left out, and so is each while the topic is gone. The end
-        of a partition that is not there yet is 0."""
+        """See `Source.read_ends`.
+
+        A partition without a leader is left out; all are while the topic is gone. One that does not exist yet ends at 0.
+        """
         return self._read(self._look(), partitions, self.topic.read_ends)
 
     def _read(
         self, seen: Seen, partitions: Iterable[str], ask: Callable[[Iterable[int]], Mapping[int, int]]
     ) -> dict[str, int]:
         numbers = {p: self.number(p) for p in partitions}
-        told = ask(sorted(seen.led.intersection(numbers.values())))
+        answers = ask(sorted(seen.led.intersection(numbers.values())))
         new = set() if self._is_gone(seen) else set(numbers.values()).difference(seen.partitions)
-        return {p: told.get(n, 0) for p, n in numbers.items() if n in told or n in new}
+        return {p: answers.get(n, 0) for p, n in numbers.items() if n in answers or n in new}
 
     def _is_gone(self, seen: Seen) -> bool:
-        """Whether there is no topic now, and there was one. A broker that loads its metadata reports that, too."""
+        """Whether the topic existed and does not exist now. A broker that is loading its metadata reports the same."""
         return not seen.partitions and self._read_id() is not None
 
     def explain_unreadable(self, partition: str) -> str:
@@ -135,7 +137,7 @@ class KafkaSource:
         }
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.assign_offsets`: the broker did. The topic's id is noted where none is."""
+        """See `Source.assign_offsets`: the broker assigned them. The topic's id is noted if none was noted before."""
         seen = self._look()
         if seen.id and self._read_id() is None:
             self._write_id(seen.id)
@@ -144,7 +146,7 @@ class KafkaSource:
         return {p: end for p, (end, _) in heads.items()}
 
     def _read_heads(self, seen: Seen, partitions: Iterable[str]) -> dict[str, tuple[int, int | None]]:
-        """The end of each partition, and its leader's epoch."""
+        """Return the end of each partition and its leader's epoch."""
         epochs = dict[int, int | None]()
 
         def ask(numbers: Iterable[int]) -> dict[int, int]:
@@ -160,7 +162,7 @@ class KafkaSource:
         return self.declared.start == "latest"
 
     def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
-        """See `Source.choose_starts`: as declared, or the first offset that the retention left."""
+        """See `Source.choose_starts`: the declared start, or the first offset that the retention left."""
         asked = tuple(p for p in ends if not self.skips_existing or p in later)
         first = self.declared.start if isinstance(self.declared.start, int) else 0
         left = self._read(self._look(), asked, self.topic.read_firsts) if asked else {}
@@ -198,8 +200,8 @@ class KafkaSource:
         return {p: found.get(self.number(p), largest) for p in starts}, {p: behind[self.number(p)] for p in starts}
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """See `Source.find_broken`: the retention took its start, or the topic is another or ends before. What a job read it
-        read whole, or it failed: then the retention may take it."""
+        """See `Source.find_broken`: the retention deleted the start, the topic is another one, or the partition ends before.
+        While a job reads a range, the retention may delete it: the job reads it whole or fails."""
         seen = self._look()
         if why := self._explain_other(seen):
             return {p: SourceChanged(f"{p}: {why}", step=ANOTHER, partition=p, other=True) for p in ranges}
@@ -246,10 +248,11 @@ class KafkaSource:
     def _name(self, partition: str) -> str:
         return f"{self.topic.name}[{self.number(partition)}]"
 
-    # --- what it can do beside: `Replays`, `Stamps`, `Remembers`, `Holds`
+    # --- capabilities: `Replays`, `Stamps`, `Remembers`, `Holds`
 
     def find_stamped(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
-        """See `Stamps.find_stamped`: from the first that is stamped `since` or later to the first `until` or later."""
+        """See `Stamps.find_stamped`: from the first record with a time of `since` or later to the first of `until` or
+        later."""
         seen = self._look()
 
         def find(at: float) -> dict[str, int]:
@@ -260,11 +263,12 @@ class KafkaSource:
         return {p: (start, ends.get(p, 1 << 62)) for p, start in find(since).items()}
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
-        """See `Replays.reread`: any number of readers read the same of a topic."""
+        """See `Replays.reread`: all readers of a topic read the same records."""
         return replace(self, replays=True, epochs={})
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Remembers.read_assigned_ends`: 0 if the topic is another; what cannot be read now lost nothing."""
+        """See `Remembers.read_assigned_ends`: 0 if the topic is another one. A partition that cannot be read now counts as
+        one that lost nothing."""
         seen = self._look()
         if self._explain_other(seen):
             return dict.fromkeys(partitions, 0)
@@ -287,8 +291,8 @@ class KafkaSource:
     def _find_cut(
         self, noted: Mapping[str, tuple[int, int]], heads: Mapping[str, tuple[int, int | None]]
     ) -> dict[str, int]:
-        """Partition -> the first offset that it lost. A leader never cuts its own log: under the same epoch nothing is
-        asked."""
+        """Return partition -> the first offset that it lost. A leader never cuts its own log, so a partition with the same
+        epoch is not checked."""
         moved = {p: one for p, one in noted.items() if p in heads and heads[p][1] not in (None, one[1])}
         found = self.topic.find_cut({self.number(p): one for p, one in moved.items()})
         return {p: found[self.number(p)] for p in moved if self.number(p) in found}
@@ -299,7 +303,7 @@ class KafkaSource:
         return f"{why}. {ANOTHER}"
 
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
-        """See `Holds.acknowledge`: for information."""
+        """See `Holds.acknowledge`: sets the offsets of the consumer group, for information."""
         if offsets:
             self._noted.append(self.topic.note_group(self.group, {self.number(p): at for p, at in offsets.items()}))
 
@@ -311,8 +315,8 @@ class KafkaSource:
     # --- which topic it is
 
     def _explain_other(self, seen: Seen) -> str:
-        """Why the topic is not the one whose offsets the table has; empty if it is, if its id is unknown, and while there is
-        no topic."""
+        """Return why the topic is not the one whose offsets the table has; empty if it is, if its id is unknown, and while
+        there is no topic."""
         known, note = self._read_id(), join(self.index, NOTE)
         if not known or not seen.partitions or seen.id in ("", known):
             return ""
@@ -331,7 +335,7 @@ class KafkaSource:
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:  # noqa: ARG002
-        """See `SparkSource.read`: as many tasks as Spark has cores, each with one consumer."""
+        """See `SparkSource.read`: at most as many tasks as Spark has cores, each with one consumer."""
         from pyspark import cloudpickle
 
         cloudpickle.register_pickle_by_value(reading)

@@ -32,7 +32,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIME = pa.timestamp("us", "UTC")
 NO_TIME = -1  # the timestamp of a record whose producer gave none
 TIMES = range(-62_135_596_800_000, 253_402_300_800_000)  # ms since 1970 of the years 1 to 9999
-UNREADABLE = (None, None)  # stands for headers of which a name is not UTF-8: no header is without a name
+UNREADABLE = (None, None)  # in place of headers of which a name is not UTF-8: a header always has a name
 
 _call_headers = methodcaller("headers")
 
@@ -74,8 +74,8 @@ class Progress:
 
     def take(self, text: str) -> None:
         """Take a report, as `stats_cb`."""
-        told = json.loads(text)["topics"].get(self.topic, {}).get("partitions", {})
-        places = {int(n): one for n, one in told.items() if int(n) >= 0}  # -1: of the topic as a whole
+        report = json.loads(text)["topics"].get(self.topic, {}).get("partitions", {})
+        places = {int(n): one for n, one in report.items() if int(n) >= 0}  # -1: of the topic as a whole
         self.drained = not any(one["fetchq_cnt"] for one in places.values())
         before, self.positions = self.positions, {n: one["next_offset"] for n, one in places.items()}
         if before != self.positions:
@@ -88,7 +88,7 @@ class Progress:
 
 BESIDE: Mapping[
     str, tuple[str, Any, Callable[[Any], Any]]
-] = {  # what is asked for -> Spark's type, Arrow's, how to get it
+] = {  # name in `columns` -> Spark's type, Arrow's type, how to read it
     "key": ("binary", pa.binary(), lambda m: m.key()),
     "timestamp": ("timestamp", TIME, read_stamp),
     "headers": ("array<struct<key:string,value:binary>>", HEADERS, read_headers),
@@ -97,8 +97,8 @@ Share = tuple[tuple[int, int, int], ...]  # partition, start, end
 
 
 def cut(ranges: Mapping[int, tuple[int, int]], tasks: int) -> list[Share]:
-    """The ranges as shares of as many offsets each, at most one for each of `tasks`: a hot range is cut into pieces, and no
-    share has two of one partition."""
+    """Return the ranges as shares of the same number of offsets, at most one for each of `tasks`. A long range is cut; no
+    share has two ranges of one partition."""
     total = sum(end - start for start, end in ranges.values())
     count = max(1, min(tasks, total // LEAST))
     shares: list[list[tuple[int, int, int]]] = [[]]
@@ -122,8 +122,16 @@ def make_reader(
     beside: Mapping[str, str],
     absent: bool,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `mapInArrow` runs: of numbers of shares it makes their records. `beside` are what is asked for beside the value,
-    and its columns. `absent`: with records that have no value."""
+    """Return the function for `mapInArrow` that turns numbers of shares into their records.
+
+    Args:
+        topic: its name.
+        client: settings of librdkafka.
+        shares: the shares, by number.
+        ids: number of a partition -> its id.
+        beside: name in `columns` -> column.
+        absent: whether records without a value are returned.
+    """
 
     def read_topic(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -136,7 +144,10 @@ def make_reader(
 def read(
     topic: str, client: Mapping[str, str], share: Share, ids: Mapping[int, str], beside: Mapping[str, str], absent: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a share. Raises ConnectionError."""
+    """Yield the records of a share.
+
+    Raises: ConnectionError, if nothing moves for `SILENCE` seconds or Kafka reports an error of a partition.
+    """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     said: list[object] = []
@@ -145,7 +156,7 @@ def read(
         {
             "group.id": "rota",
             "queued.max.messages.kbytes": max(1, ROOM >> 10),
-            "queued.min.messages": 1_000_000,  # the bound is `ROOM`
+            "queued.min.messages": 1_000_000,  # `ROOM` is the bound
             "fetch.queue.backoff.ms": 1,  # by default nothing is fetched for a second after `ROOM` was full
             "check.crcs": True,
             "log_level": 0,
@@ -188,7 +199,7 @@ def read(
                 elif error.code() == KafkaError._PARTITION_EOF:
                     if one.offset() >= ends[one.partition()]:
                         done.add(one.partition())
-                elif one.topic() is None:  # of a broker or of the group, which is not ours to need
+                elif one.topic() is None:  # of a broker or of the group: the reader needs neither
                     said.append(error)
                 else:
                     raise ConnectionError(f"Connection reset: {ids[one.partition()]}: {error.str()}")
@@ -222,6 +233,6 @@ def make_batch(
 
 
 def write_ddl(beside: Mapping[str, str]) -> str:
-    """Spark's types of what `read` gives."""
+    """Return Spark's types of the columns that `read` yields."""
     more = "".join(f"{column} {BESIDE[name][0]}, " for name, column in beside.items())
     return f"value binary, {more}_partition string, _offset bigint"

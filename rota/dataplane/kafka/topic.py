@@ -1,8 +1,8 @@
-"""What a topic is asked for without reading it: its id, its partitions, their first and last offsets.
+"""The metadata of a topic: its id, its partitions, their first and last offsets.
 
-Law: whoever asks gets an answer or EnvironmentFailed within `PATIENCE` seconds, whatever the brokers do. The end of a
-partition is its last stable offset: what lies below it was committed or aborted for good, so that every reader finds the
-same there. Nothing is written but the offsets of a consumer group, which nobody of ours reads.
+Law: each request returns or raises EnvironmentFailed within `PATIENCE` seconds, whatever the brokers do. The end of a
+partition is its last stable offset: the records below it are committed or aborted for good, so that every reader reads the
+same records. Nothing is written except the offsets of a consumer group, which rota never reads.
 """
 
 import re
@@ -21,20 +21,22 @@ from rota.errors import ConfigError, EnvironmentFailed
 
 PATIENCE = 10.0  # seconds
 GLANCE = 1.0  # seconds
-GLANCING = {  # settings of a consumer that looks at the first records of each partition, and at few of them
+GLANCING = {  # settings of a consumer that reads only the first few records of each partition
     "enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_committed",
     "fetch.message.max.bytes": 1 << 14, "queued.min.messages": 1,
 }  # fmt: skip
-AFRESH = "topic.metadata.refresh.interval.ms"  # by itself 5 min: so long a dead broker would be asked who leads
-NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # what a broker says that knows no ids of topics
+AFRESH = (
+    "topic.metadata.refresh.interval.ms"  # by default 5 min: for so long a dead broker would be asked for the leaders
+)
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id that a broker without ids of topics returns
 CUT = re.compile(r"log truncation detected.*broker end offset is (\d+)")
-BEYOND = "out of range"  # what the retention took: it is not cut
+BEYOND = "out of range"  # of an offset that the retention deleted: the log was not cut
 _clients: dict[tuple[tuple[str, str], ...], tuple[Any, deque[Any]]] = {}  # a client, and the last error of a connection
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A topic as it is now; `id` is empty where the broker knows none. `led` are the partitions with a leader."""
+    """A topic at one moment. `id` is empty if the broker knows none. `led` are the partitions with a leader."""
 
     id: str
     partitions: tuple[int, ...]
@@ -56,32 +58,35 @@ class Topic:
 
     @property
     def place(self) -> str:
-        """Where a person finds it."""
+        """The topic and its servers, for messages."""
         return f"topic {self.name} of Kafka at {self.client['bootstrap.servers']}"
 
     def look(self) -> Seen | None:
-        """The topic as it is now; None where there is none. Raises ConfigError, EnvironmentFailed."""
+        """Return the topic as it is now; None if it does not exist.
+
+        Raises: ConfigError, EnvironmentFailed.
+        """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
         asked = self._admin().describe_topics(TopicCollection([self.name]), request_timeout=PATIENCE)
         try:
-            told = self._wait(asked[self.name])
+            found = self._wait(asked[self.name])
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
-            raise self._tell(error) from None
-        led = frozenset(one.id for one in told.partitions if one.leader is not None)
-        id = str(told.topic_id)
-        return Seen("" if id == NO_ID else id, tuple(sorted(one.id for one in told.partitions)), led)
+            raise self._describe(error) from None
+        led = frozenset(one.id for one in found.partitions if one.leader is not None)
+        id = str(found.topic_id)
+        return Seen("" if id == NO_ID else id, tuple(sorted(one.id for one in found.partitions)), led)
 
     def read_firsts(self, partitions: Iterable[int]) -> dict[int, int]:
-        """The first offset that the retention left of each."""
+        """Return the first offset of each that the retention left."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._list_offsets(partitions, OffsetSpec.earliest())
 
     def read_ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """The last stable offset of each."""
+        """Return the last stable offset of each."""
         return {n: end for n, (end, _) in self.read_heads(partitions).items()}
 
     def read_heads(self, partitions: Iterable[int]) -> dict[int, tuple[int, int | None]]:
@@ -127,7 +132,7 @@ class Topic:
                         if cut := CUT.search(error.str()):
                             found[one.partition()] = int(cut[1])
                         elif BEYOND not in error.str():
-                            raise self._tell(KafkaException(error))
+                            raise self._describe(KafkaException(error))
                     elif error and error.code() != KafkaError._PARTITION_EOF:
                         continue  # of a broker: the consumer asks another
                     left.discard(one.partition())
@@ -140,13 +145,13 @@ class Topic:
         return found
 
     def read_stamped(self, partitions: Iterable[int], seconds: float) -> dict[int, int]:
-        """The first offset of each whose record is stamped then (seconds since 1970) or later; -1 where none is."""
+        """Return the first offset of each whose record has this time (seconds since 1970) or a later one; -1 if none has."""
         from confluent_kafka.admin import OffsetSpec
 
         return self._list_offsets(partitions, OffsetSpec.for_timestamp(ceil(seconds * 1000)))
 
     def weigh(self, starts: Mapping[int, int]) -> tuple[dict[int, float], dict[int, int]]:
-        """Look at the first records behind these offsets for `GLANCE` at most.
+        """Read the first records from these offsets on, for `GLANCE` seconds at most.
 
         Returns: the mean bytes of the records of each partition that gave some; the offset up to which each has no record.
         """
@@ -181,33 +186,36 @@ class Topic:
         asked = {TopicPartition(self.name, n): which for n in partitions}
         if not asked:
             return {}
-        told = self._admin().list_offsets(
+        answers = self._admin().list_offsets(
             asked, isolation_level=level or IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
         )
         try:
-            return {place.partition: self._wait(one) for place, one in told.items()}
+            return {place.partition: self._wait(one) for place, one in answers.items()}
         except KafkaException as error:
-            raise self._tell(error) from None
+            raise self._describe(error) from None
 
     def note_group(self, group: str, offsets: Mapping[int, int]) -> Callable[[], None]:
-        """Sets the offsets of a consumer group, so that Kafka's own tools show a lag. What comes back waits until it is
-        done. Raises nothing: it is for information."""
+        """Set the offsets of a consumer group, so that Kafka's own tools report a lag. An error is ignored.
+
+        Returns: a function that waits until the broker has answered.
+        """
         from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
         places = [TopicPartition(self.name, n, offset) for n, offset in offsets.items()]
         try:
-            told = self._admin().alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+            answers = self._admin().alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
         except (KafkaException, ConfigError):
             return lambda: None
 
         def wait() -> None:
             with suppress(KafkaException, Late):
-                told[group].result(PATIENCE)
+                answers[group].result(PATIENCE)
 
         return wait
 
     def _admin(self) -> Any:
-        """One client for each settings of this process: to make one is to connect, and a look asks twice a second."""
+        """Return the client of these settings. A process keeps one for each: a new one connects, and a run polls twice a
+        second."""
         return self._connect()[0]
 
     def _connect(self) -> tuple[Any, deque[Any]]:
@@ -241,7 +249,7 @@ class Topic:
         client.poll(0)
         return f" ({said[-1].str()})" if said else ""
 
-    def _tell(self, error: Exception) -> EnvironmentFailed:
+    def _describe(self, error: Exception) -> EnvironmentFailed:
         return EnvironmentFailed(
             f"{self.place}: {explain(error)}{self._name_connection()}. See whether it is up and lets this user in; it is "
             f"tried again"
@@ -249,6 +257,6 @@ class Topic:
 
 
 def explain(error: Exception) -> str:
-    """What an error of the library says."""
+    """Return the text of an error of the library."""
     inner: Any = error.args[0] if error.args else error
     return f"{inner.name()}: {inner.str()}".rstrip(".") if hasattr(inner, "str") else str(inner)

@@ -1,1 +1,1 @@
-"""RabbitMQ: who publishes into numbered queues, and how rota reads them."""
+"""Numbered queues and streams of RabbitMQ: the publisher, and the sources that read them."""

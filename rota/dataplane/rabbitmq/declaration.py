@@ -14,23 +14,27 @@ Start = Literal["latest"] | int
 
 @dataclass(frozen=True, slots=True)
 class RabbitQueues:
-    """Declares the queues `<prefix>0` to `<prefix><count - 1>` as a source. Each is a partition; its messages have what
-    `rota.rabbitmq.Publisher` gives them.
+    """The queues `<prefix>0` to `<prefix><count - 1>` as a source. Each is a partition. `rota.rabbitmq.Publisher` writes
+    the messages with the headers that the source needs.
 
-    `url` is `amqp://user:password@host:port/vhost`; it may hold `${VAR}`, which a run fills in from its environment.
-    `schema` is Spark DDL, such as "id long, shop string".
-    `format` is that of a body: "json", one object, in which a column that it lacks is null; "csv", one line without
-    header; or "bytes", the body as it is, in the one column of the schema, such as "value binary".
-    `start` is the sequence at which a queue begins that the pipeline sees for the first time.
-    `max_messages` and `max_bytes` bound what one run holds in memory of all its queues, in even shares; of each queue it
-    takes one message at least.
-    `options` go to Spark's parser of the format as they are.
+    Args:
+        url: `amqp://user:password@host:port/vhost`; it may hold `${VAR}`, which a run reads from its environment.
+        prefix: the names of the queues without their numbers.
+        count: the number of queues.
+        schema: Spark DDL of a body, such as "id long, shop string".
+        format: "json", one object, in which a missing column is null; "csv", one line without header; or "bytes", the body
+            as it is, in the one column of the schema, such as "value binary".
+        start: the sequence at which a queue begins that the pipeline reads for the first time.
+        max_messages: upper bound of the messages that a run holds in memory, over all its queues in even shares. It takes
+            at least one message of each queue.
+        max_bytes: the same bound in bytes.
+        options: options of Spark's parser of the format.
 
-    Raises ConfigError on a bad value.
+    Raises: ConfigError, on a bad value.
     """
 
     KIND: ClassVar[str] = "queues"
-    STARTS: ClassVar[tuple[str, ...]] = ()  # names that `start` may have beside a number: a queue is only consumed
+    STARTS: ClassVar[tuple[str, ...]] = ()  # the names that `start` may be instead of a number
 
     url: str = field(repr=False)
     _: KW_ONLY
@@ -60,10 +64,12 @@ class RabbitQueues:
 
 
 class RabbitStreams(RabbitQueues):
-    """Declares the streams `<prefix>0` to `<prefix><count - 1>` as a source: see `queues`. A message needs no header.
+    """The streams `<prefix>0` to `<prefix><count - 1>` as a source: see `queues`. A message needs no header.
 
-    `start` is the offset at which a stream begins that the pipeline sees for the first time, or the first that is left;
-    "latest" holds for the streams that are there at the pipeline's first run: in one that appears later all is new."""
+    `start` is the offset at which a stream begins that the pipeline reads for the first time, or else the first offset that
+    the retention left. "latest" applies to the streams that exist at the pipeline's first run; a stream that is added later
+    is read from its beginning.
+    """
 
     KIND = "streams"
     STARTS = ("latest",)

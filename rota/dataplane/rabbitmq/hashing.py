@@ -1,9 +1,9 @@
-"""Which queue the messages of a key go to.
+"""Choose the queue of a key.
 
-Law: the answer depends on the key and the number of queues alone, in every process and every version of Python.
+Law: the queue depends on the key and the number of queues alone, in every process and every version of Python.
 
-`modulo` is what the article has: of n queues that become n + 1, all but 1 / (n + 1) of the keys move. `consistent` is what
-it wishes for: 1 / (n + 1) of them move, and each of these to the new queue (jump consistent hash of Lamping and Veach).
+If n queues become n + 1, `modulo` moves all keys but 1 / (n + 1). `consistent` moves 1 / (n + 1) of them, all to the new
+queue (jump consistent hash of Lamping and Veach).
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from hashlib import blake2b
 
 
 def take_modulo(key: str, queues: int) -> int:
-    """The number of the key's queue, of `queues`."""
+    """Return the number of the key's queue among `queues`."""
     return _hash(key) % queues
 
 
 def jump(key: str, queues: int) -> int:
-    """The same, so that few keys move when `queues` grows."""
+    """Return the same such that few keys move when `queues` grows."""
     seed, at, after = _hash(key), -1, 0
     while after < queues:
         at = after

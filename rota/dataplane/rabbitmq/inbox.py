@@ -1,30 +1,31 @@
-"""What a run was given of one queue and has not acknowledged.
+"""The messages of one queue that a run received and has not acknowledged.
 
-Law: what may be committed is the contiguous prefix of sequences from where the table stands, and nothing else. A broker
-gives what it took back from somebody after newer messages, so a newer message says nothing of older ones. What is behind
-the table is in it already. What lies beyond a hole, or beyond the caps, is held back and goes back to the queue.
+Law: a run commits the contiguous prefix of sequences from the table's offset on, and nothing else. A broker delivers a
+message that it took back after newer ones, so a newer message proves nothing about older ones. The table has the messages
+below its offset already. Messages beyond a hole or beyond the caps return to the queue.
 
-Law: of an ordered inbox, a stream's, the prefix is all up to the newest message: a broker gives those of a stream in their
-order, and gives some offsets to no message. Whoever reads asks for what was removed before it: see `find_gap`.
+Law: the prefix of an ordered inbox, which is a stream's, ends behind its newest message: a broker delivers the messages of
+a stream in order, and some offsets have no message. The source checks for messages that the retention deleted: see
+`find_gap`.
 
-Bodies are kept within the caps alone; of all else only the tag by which it is acknowledged.
+Bodies are kept within the caps. Of all other messages only the tag is kept, to acknowledge them.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-ALL = 1 << 63  # beyond every tag
+ALL = 1 << 63  # greater than every tag
 
 
 @dataclass(slots=True)
 class Inbox:
-    """`start` is where the table stands; at most `room` messages and `size` bytes are kept, and one message at least."""
+    """`start` is the table's offset. At most `room` messages and `size` bytes are kept, but at least one message."""
 
     start: int
     room: int
     size: int
     ordered: bool = False
-    awaited: int = 0  # messages that waited when the reading began; of an ordered one, offsets
+    awaited: int = 0  # messages in the queue when the reading began; offsets, if ordered
     came: int = 0
     bodies: dict[int, bytes] = field(default_factory=dict)
     end: int = field(init=False)  # of the contiguous prefix
@@ -37,7 +38,7 @@ class Inbox:
         self.end, self._limit = self.start, self.start + self.room
 
     def take(self, tag: int, sequence: int, body: bytes) -> None:
-        """A message came. The same sequence may come twice, with the same body."""
+        """Take a message. A sequence may arrive twice, with the same body."""
         self.came += 1
         self._last = max(self._last, sequence)
         self._tags.setdefault(sequence, []).append(tag)
@@ -55,40 +56,40 @@ class Inbox:
         self.end = min(self.end, self._limit)
 
     def is_full(self) -> bool:
-        """Whether no message that may still come would be committed by this run."""
+        """Whether this run would commit none of the messages that may still arrive."""
         return self.end == self._limit
 
     def count_missing(self) -> int:
-        """How many messages may still come that this run would commit; of an ordered one, offsets."""
+        """Count the messages that may still arrive and that this run would commit; offsets, if ordered."""
         left = self.start + self.awaited - self._last - 1 if self.ordered else self.awaited - self.came
         return 0 if self.is_full() else max(0, left)
 
     def read_end(self) -> int:
-        """One past the greatest sequence that came; where the table stands if none is beyond it."""
+        """Return one past the greatest sequence that arrived, or the table's offset if that is greater."""
         return max(self.start, max(self._tags, default=-1) + 1)
 
     def find_after(self, offset: int) -> int:
-        """The least sequence beyond this one that came; 0 where none is."""
+        """Return the least sequence beyond this one that arrived; 0 if there is none."""
         return min((n for n in self._tags if n > offset), default=0)
 
     def read_least_tag(self) -> int:
-        """The least tag that was not given back by `drop_below`."""
+        """Return the least tag that `drop_below` has not returned."""
         return min((tag for tags in self._tags.values() for tag in tags), default=ALL)
 
     def has(self, start: int, end: int) -> bool:
-        """Whether every message of the range is kept."""
+        """Whether each message of the range is kept."""
         return end <= self.end if self.ordered else self.find_gap(start, end) is None
 
     def find_gap(self, start: int, end: int) -> int | None:
-        """The first offset of the range whose message is not kept; None where each is."""
+        """Return the first offset of the range whose message is not kept; None if all are."""
         return next((n for n in range(start, end) if n not in self.bodies), None)
 
     def list_bodies(self, start: int, end: int) -> list[tuple[int, bytes]]:
-        """Offset and body of each message of the range that is kept."""
+        """Return offset and body of each message of the range that is kept."""
         return [(n, self.bodies[n]) for n in range(start, end) if n in self.bodies]
 
     def drop_below(self, offset: int) -> Iterator[int]:
-        """The tags of all messages below the offset, which are forgotten."""
+        """Forget all messages below the offset and yield their tags."""
         for sequence in sorted(n for n in self._tags if n < offset):
             self.bodies.pop(sequence, None)
             yield from self._tags.pop(sequence)

@@ -1,10 +1,10 @@
-"""A connection to RabbitMQ that a thread of its own keeps alive, and that a caller uses one call at a time.
+"""A connection to RabbitMQ. A thread of its own serves it; a caller makes one call at a time.
 
-Law: a caller waits at most `PATIENCE` seconds for an answer; whatever the broker or the network does to the connection ends
-the call that waits and every later one in EnvironmentFailed. Heartbeats go on while the caller does other things, and stop
-when its process is frozen: after about two of them the broker gives what it held to others.
+Law: a call returns within `PATIENCE` seconds or raises EnvironmentFailed. If the connection fails, the waiting call and each
+later one raise EnvironmentFailed. Heartbeats continue while the caller does other work and stop while its process is frozen:
+after about two missed ones the broker delivers the unacknowledged messages to other consumers.
 
-Law: no address with its password is in an error, a log or a record; errors name host, port and virtual host.
+Law: no error, log or record has the address with its password; errors name host, port and virtual host.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED = 403, 404, 406  # of AMQP
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes into a queue."""
+    """A message to publish."""
 
     queue: str
     body: bytes
@@ -33,16 +33,19 @@ class Message:
 
 
 class Link:
-    """One connection with one channel, and one more for each question whose answer may be an error."""
+    """One connection with one channel, and a further channel for each request that may fail."""
 
     def __init__(self, url: str) -> None:
-        """`url` is `amqp://user:password@host:port/vhost`, and may hold `${VAR}`. Raises ConfigError, EnvironmentFailed."""
+        """Connect to `url`, which is `amqp://user:password@host:port/vhost` and may hold `${VAR}`.
+
+        Raises: ConfigError, EnvironmentFailed.
+        """
         pika = _import_pika()
         try:
             parameters = pika.URLParameters(expand(url))
         except ConfigError:
             raise
-        except Exception:  # whatever it says may quote the address
+        except Exception:  # its text may quote the address
             raise ConfigError(
                 "The address of RabbitMQ cannot be read. Give amqp://user:password@host:5672/vhost, or amqps://"
             ) from None
@@ -74,18 +77,21 @@ class Link:
         self.do(lambda: self.channel.add_on_return_callback(lambda *said: self._refused.append(said[1].reply_text)))
 
     def ask(self, start: Callable[[Callable[[Any], None]], object]) -> Any:
-        """What the broker answers to a call that `start` makes with its callback. Raises EnvironmentFailed."""
+        """Return the broker's answer to the call that `start` makes, given its callback.
+
+        Raises: EnvironmentFailed.
+        """
         answer = self._expect()
         self.do(lambda: start(lambda frame: _settle(answer, frame)), answer)
         return self._wait(answer)
 
     def do(self, act: Callable[[], object], answer: "Future[Any] | None" = None) -> None:
-        """`act` in the thread that owns the connection. Where it fails, the connection has ended and later calls say so."""
+        """Run `act` in the thread that owns the connection. An error settles `answer`."""
 
         def run() -> None:
             try:
                 act()
-            except Exception as error:  # pika raises many kinds; each means that nothing was sent
+            except Exception as error:  # pika raises many types; after each nothing was sent
                 if answer:
                     _settle(answer, error)
 
@@ -96,8 +102,10 @@ class Link:
                 _settle(answer, self._ended or error)
 
     def consume(self, queue: str, take: Callable[[int, Mapping[str, object], bytes], None], **how: object) -> str:
-        """From now on the thread of the connection calls `take(tag, headers, body)` for each message that the broker gives;
-        returns the consumer's tag."""
+        """Start a consumer: the connection's thread calls `take(tag, headers, body)` for each message.
+
+        Returns: the consumer's tag.
+        """
 
         def take_one(_: object, method: Any, properties: Any, body: bytes) -> None:
             take(method.delivery_tag, properties.headers or {}, body)
@@ -108,34 +116,40 @@ class Link:
         return str(answer.method.consumer_tag)
 
     def limit(self, count: int) -> None:
-        """Consumers that begin from now on are given so many messages that are not acknowledged, each."""
+        """Limit the unacknowledged messages of each consumer that starts from now on."""
         self.ask(lambda done: self.channel.basic_qos(prefetch_count=count, callback=done))
 
     def cancel(self, consumer: str) -> None:
-        """The consumer is given nothing more; what it was given it holds."""
+        """Stop a consumer. It keeps the messages that it received."""
         self.ask(lambda done: self.channel.basic_cancel(consumer, callback=done))
 
     def acknowledge(self, tags: Collection[int], kept: int = 0) -> None:
-        """The broker may forget these messages. Where the connection ended it gives them again.
+        """Acknowledge messages. If the connection has ended, the broker delivers them again.
 
-        `kept` is the least tag of what is held beside; those below it are told at once (0: one by one)."""
+        Args:
+            tags: the messages.
+            kept: the least tag that stays unacknowledged; all tags below it are acknowledged by one frame.
+        """
         below = [tag for tag in tags if tag < kept]
 
-        def tell() -> None:
+        def send() -> None:
             if below:
                 self.channel.basic_ack(max(below), multiple=True)
             for tag in tags:
                 if tag >= kept:
                     self.channel.basic_ack(tag)
 
-        self.do(tell)
+        self.do(send)
 
     def declare(self, queue: str, arguments: Mapping[str, object]) -> None:
-        """A durable queue; one that is there with other arguments is an error. Raises EnvironmentFailed."""
+        """Declare a durable queue.
+
+        Raises: EnvironmentFailed, also if the queue exists with other arguments.
+        """
         self.ask(lambda done: self.channel.queue_declare(queue, durable=True, arguments=dict(arguments), callback=done))
 
     def count_ready(self, queue: str) -> int | None:
-        """How many messages wait in the queue that nobody has been given; None where there is no such queue."""
+        """Return how many messages of the queue no consumer has received; None if the queue does not exist."""
         channel = self._open_channel()
         try:
             answer = self.ask(lambda done: channel.queue_declare(queue, passive=True, callback=done))
@@ -147,8 +161,10 @@ class Link:
         return int(answer.method.message_count)
 
     def find_difference(self, queue: str, arguments: Mapping[str, object]) -> str:
-        """What the broker says where a queue that is there has other arguments than these: it names the first that differs.
-        Empty where they are the same, and where this user may not ask."""
+        """Return the broker's text about the first argument of an existing queue that differs from these.
+
+        It is empty if none differs, and if this user may not ask.
+        """
         channel = self._open_channel()
         how = {"durable": True, "arguments": dict(arguments)}
         try:
@@ -161,7 +177,10 @@ class Link:
         return ""
 
     def send(self, messages: "Sequence[Message]") -> None:
-        """Publishes the messages and waits until the broker has confirmed each. Raises EnvironmentFailed."""
+        """Publish the messages and wait until the broker has confirmed each.
+
+        Raises: EnvironmentFailed.
+        """
         if not messages:
             return
         from pika import BasicProperties
@@ -179,10 +198,10 @@ class Link:
         self._wait(self._all_confirmed)
         if refused := ", ".join(sorted(set(self._refused))):
             self._refused.clear()
-            raise self._tell(f"did not take messages ({refused})")
+            raise self._make_error(f"did not take messages ({refused})")
 
     def close(self) -> None:
-        """Ends the connection: what it was given and did not acknowledge goes back to its queues."""
+        """Close the connection. Unacknowledged messages return to their queues."""
         if not self._ended:
             self.do(self._connection.close)
         self._thread.join(PATIENCE)
@@ -216,18 +235,18 @@ class Link:
         try:
             return answer.result(PATIENCE)
         except Late:
-            raise self._tell(f"did not answer within {PATIENCE:g} s") from None
+            raise self._make_error(f"did not answer within {PATIENCE:g} s") from None
         except EnvironmentFailed:
             raise
-        except Exception as error:  # pika's own; `from None`, for they may quote the address
+        except Exception as error:  # of pika; `from None`, because it may quote the address
             code = getattr(error, "reply_code", None)
             text = _find_reason(error)
-            raise self._tell(f"says: {text}", code=code, said=text) from None
+            raise self._make_error(f"reports: {text}", code=code, said=text) from None
         finally:
             with self._lock:
                 self._waiting.discard(answer)
 
-    def _tell(self, what: str, code: object = None, said: str = "") -> EnvironmentFailed:
+    def _make_error(self, what: str, code: object = None, said: str = "") -> EnvironmentFailed:
         return EnvironmentFailed(
             f"{self.place} {what}. See whether it is up and lets this user in", code=code, said=said
         )
@@ -239,7 +258,7 @@ class Link:
             self._fail(why)
 
     def _fail(self, why: Exception) -> None:
-        """Whoever waits is told."""
+        """Settle each waiting answer with the error."""
         with self._lock:
             for answer in self._waiting:
                 _settle(answer, why)
@@ -260,7 +279,7 @@ def _settle(answer: "Future[Any]", what: Any) -> None:
 
 
 def _find_reason(error: BaseException) -> str:
-    """What the innermost of the errors says that pika wraps, one in another."""
+    """Return the text of the innermost error: pika wraps one in another."""
     inside = [*error.args, *getattr(error, "exceptions", ()), getattr(error, "exception", None)]
     if inner := [one for one in inside if isinstance(one, BaseException)]:
         return _find_reason(inner[-1])
@@ -277,5 +296,8 @@ def _import_pika() -> Any:
 
 
 def give_nothing_back(*_: object, **__: object) -> None:
-    """pika 1.4 gives back what comes between a consumer's cancellation and the broker's answer. A stream takes nothing back:
-    its broker closes the connection. So nothing is given back, and the stream still has it."""
+    """Reject no message. It replaces `basic_reject` of a stream's channel.
+
+    pika 1.4 rejects messages that arrive between the cancellation of a consumer and the broker's answer. The broker of a
+    stream closes the connection then. A stream keeps its messages, so none needs to be rejected.
+    """

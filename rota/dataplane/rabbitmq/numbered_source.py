@@ -1,7 +1,7 @@
-"""What numbered queues and numbered streams of RabbitMQ have in common as a source: `<prefix><key>` is the partition of the
-key, and a run takes messages into inboxes, one a partition.
+"""The common part of numbered queues and numbered streams of RabbitMQ as a source.
 
-A run reads before it claims: what it is given is its own until it ends, and whoever was overtaken gives it back.
+The queue or stream `<prefix><key>` is the partition of the key. A run takes messages into inboxes, one for each partition.
+It reads before it claims: it holds its messages until it ends, and returns those that it did not commit.
 """
 
 import logging
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
-QUIET = 2.0  # seconds without a message, after which a run works with what it has
+QUIET = 2.0  # seconds without a message, after which a run uses what it received
 LONGEST = 20.0  # seconds of reading
-PREFETCH = 65_535  # messages, the most that AMQP can say
+PREFETCH = 65_535  # messages; the greatest value of AMQP
 
 
 @dataclass(slots=True)
 class NumberedSource(ABC):
-    """The queues or streams `<prefix><key>` of pipeline `name`; `read_offsets` says where the table stands, `stage` is a
+    """The queues or streams `<prefix><key>` of pipeline `name`. `read_offsets` returns the table's offsets; `stage` is a
     folder that Spark can read."""
 
     name: str
@@ -49,12 +49,12 @@ class NumberedSource(ABC):
     _link: Link | None = None
     _came: Condition = field(default_factory=Condition)
 
-    kind: ClassVar[Mapping[str, object]]  # arguments that its queues must have, whatever others they have
-    telling: ClassVar[tuple[str, ...]]  # what differs where they have not
+    kind: ClassVar[Mapping[str, object]]  # arguments that its queues must have; others may be set
+    telling: ClassVar[tuple[str, ...]]  # arguments whose difference means that they have not
 
     @classmethod
     def of(cls, pipeline: Pipeline, home: Home) -> Self:
-        """The source that the pipeline declares."""
+        """Return the source that the pipeline declares."""
         declared = cast(RabbitQueues, pipeline.source)
         keys = tuple(sorted(map(str, range(declared.count))))
         return cls(pipeline.name, declared, keys, home.read_offsets, home.scratch)
@@ -64,10 +64,10 @@ class NumberedSource(ABC):
         """See `Source.skips_existing`."""
         return self.declared.start == "latest"
 
-    # --- looking: a connection for each look, which takes nothing
+    # --- observing: each observation has a connection of its own and takes no message
 
     def find_place(self) -> str:
-        """See `Source.find_place`: the broker, where every queue is there and is one that rota can read."""
+        """See `Source.find_place`: the broker, if each queue exists and rota can read it."""
         names = [f"{self.declared.prefix}{n}" for n in range(self.declared.count)]
         with self._look() as link:
             if gone := [name for name in names if link.count_ready(name) is None]:
@@ -84,10 +84,10 @@ class NumberedSource(ABC):
 
     @abstractmethod
     def _explain_kind(self, queue: str, why: str) -> str:
-        """What is wrong with a queue whose arguments are others, as the broker says it."""
+        """Return what is wrong with a queue that has other arguments; `why` is the broker's text."""
 
     def list_keys(self) -> tuple[str, ...]:
-        """See `Source.list_keys`: those whose queue is there."""
+        """See `Source.list_keys`: the keys whose queue exists."""
         with self._look() as link:
             return tuple(key for key in self.keys if link.count_ready(f"{self.declared.prefix}{key}") is not None)
 
@@ -95,10 +95,10 @@ class NumberedSource(ABC):
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.read_ends`."""
 
-    # --- a run: what it takes, it holds until `close`
+    # --- a run: it holds the messages that it takes until `close`
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.assign_offsets`: takes messages. The publisher has numbered them."""
+        """See `Source.assign_offsets`: takes messages, which the publisher has numbered."""
         starts, ends = self._read_starts(partitions), self.read_ends(partitions)
         self._fetch({p: starts[p] for p in partitions if p not in self.inboxes and ends[p] > starts[p]})
         found = {p: self.inboxes[p] for p in partitions if p in self.inboxes}
@@ -107,18 +107,18 @@ class NumberedSource(ABC):
 
     @property
     def _first(self) -> int:
-        """Where a partition begins of which nothing is known but the declaration."""
+        """The declared first offset of a partition."""
         return self.declared.start if isinstance(self.declared.start, int) else 0
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
-        """See `Source.plan_jobs`: one job. Where the next message is missing, its range is that message: it is found
-        broken."""
+        """See `Source.plan_jobs`: one job. If the next message of a partition is missing, that message is its range, which
+        `find_broken` reports."""
         held = {p: self.inboxes[p].end if p in self.inboxes else at for p, at in starts.items()}
         job = {p: (at, max(held[p], at + 1)) for p, at in starts.items() if at < ends[p]}
         return (job,) if job else ()
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """See `Source.find_broken`: where not every message of the range is held."""
+        """See `Source.find_broken`: a message of the range is not held."""
         self._fetch({p: start for p, (start, _) in ranges.items() if p not in self.inboxes}, ranges)
         return {
             p: self._explain_hole(p, start) for p, (start, end) in ranges.items() if not self.inboxes[p].has(start, end)
@@ -161,10 +161,10 @@ class NumberedSource(ABC):
         """See `Source.locate`."""
         return f"message {offset} of {self._queue(partition)}"
 
-    # --- taking
+    # --- taking messages
 
     def _fetch(self, starts: Mapping[str, int], ranges: Ranges | None = None) -> None:
-        """Takes what waits in these queues, within the caps. `ranges` are what is asked for, where somebody has said it."""
+        """Take messages of these queues, within the caps. `ranges` is given if the caller asks for certain offsets."""
         if not starts:
             return
         link = self._link = self._link or Link(self.declared.url)
@@ -175,7 +175,7 @@ class NumberedSource(ABC):
             self.inboxes[p].awaited = count
         asked = {p: self.inboxes[p] for p in starts if self.inboxes[p].awaited}
         link.limit(min(max(2 * self.inboxes[p].room for p in starts), PREFETCH))
-        consumers = [link.consume(self._queue(p), self._make_taker(p), **self._say_where(starts[p])) for p in asked]
+        consumers = [link.consume(self._queue(p), self._make_taker(p), **self._choose_start(starts[p])) for p in asked]
         until, seen = monotonic() + LONGEST, -1
         with self._came:
             while (left := _count_missing(asked)) and monotonic() < until and seen != (seen := left):
@@ -184,31 +184,31 @@ class NumberedSource(ABC):
             link.cancel(consumer)
 
     def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:  # noqa: ARG002
-        """An even share of the caps, whatever range somebody `asked` for."""
+        """Return an inbox with an even share of the caps, whatever range is `asked` for."""
         return Inbox(start, max(1, self.declared.max_messages // among), self.declared.max_bytes // among)
 
     @abstractmethod
     def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> Mapping[str, int]:
-        """How many messages can come of each."""
+        """Return how many messages each partition can deliver."""
 
     @abstractmethod
-    def _say_where(self, start: int) -> Mapping[str, Any]:
-        """What a consumer says beside its queue."""
+    def _choose_start(self, start: int) -> Mapping[str, Any]:
+        """Return the arguments with which a consumer starts at this offset."""
 
     @abstractmethod
     def _read_offset(self, queue: str, tag: int, headers: Mapping[str, object], body: bytes) -> int | None:
-        """The offset of a message that came; None where it has none."""
+        """Return the offset of a message; None if it has none."""
 
     @abstractmethod
     def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """Where those will probably begin that the table does not know: what lies before it is not taken."""
+        """Return the probable first offsets of partitions that the table does not know. Messages before are not taken."""
 
     @abstractmethod
     def _explain_hole(self, partition: str, start: int) -> RotaError:
-        """Why the message `start` is not there, and what to do."""
+        """Return why the message `start` is missing, with the next step."""
 
     def _make_taker(self, partition: str) -> Callable[[int, Mapping[str, object], bytes], None]:
-        """What the connection's thread does with a message of the partition's queue."""
+        """Return the function that the connection's thread calls with each message of the partition's queue."""
         queue, inbox = self._queue(partition), self.inboxes[partition]
 
         def take(tag: int, headers: Mapping[str, object], body: bytes) -> None:
@@ -223,7 +223,7 @@ class NumberedSource(ABC):
         return take
 
     def _read_starts(self, partitions: Iterable[str]) -> dict[str, int]:
-        """Where the table stands, or where it will begin."""
+        """Return the table's offsets, or those at which it will begin."""
         at = self.read_offsets(partitions)
         new = self._guess_starts(tuple(p for p, offset in at.items() if offset is None))
         return {p: new[p] if offset is None else offset for p, offset in at.items()}
@@ -241,5 +241,5 @@ class NumberedSource(ABC):
 
 
 def _count_missing(inboxes: Mapping[str, Inbox]) -> int:
-    """How many messages may still come that a run would commit."""
+    """Count the messages that may still arrive and that the run would commit."""
     return sum(one.count_missing() for one in inboxes.values())

@@ -1,20 +1,20 @@
-"""Messages by key into numbered queues, each with its place in its queue.
+"""Publish messages by key into numbered queues; each message has its number in its queue.
 
 Laws:
 1. A key's messages are in one queue, in the order in which one publisher published them.
-2. The sequence of a queue has no holes, and one number means one message for ever, whoever publishes and whatever dies.
-   A number may be in the queue twice, with the same message: whoever reads drops the second.
-3. `publish` returns after the broker confirmed every message. If it raises, each chunk of its messages is published as a
-   whole, now or by whoever publishes next, or not at all.
+2. The sequence of a queue has no holes, and a number means one message for ever, also if publishers die. A number may be in
+   the queue twice, with the same message: the consumer drops the second.
+3. `publish` returns after the broker has confirmed each message. If it raises, each chunk of its messages is published as a
+   whole, now or by the next publisher, or not at all.
 
-How: beside each queue a second one holds a ledger: the next number, and the chunk that is being published. The broker gives
-it to one publisher at a time. A publisher first writes the chunk into a new ledger, then publishes it, then writes a ledger
-without it. Whoever finds a ledger with a chunk publishes that again before anything of its own. Of two ledgers the greater
-counts. A publisher that lost its connection lost the ledger; what it still has under way has the numbers that the ledger
-says.
+How: a second queue for each queue holds a ledger: the next number, and the chunk that is being published. The broker
+delivers it to one publisher at a time. A publisher writes the chunk into a new ledger, publishes the chunk, and then writes
+a ledger without it. A publisher that finds a ledger with a chunk publishes that chunk again first. Of two ledgers the
+greater one is valid. A publisher that lost its connection lost the ledger; its messages in flight have the numbers of that
+ledger.
 
-Required: nobody else publishes to these queues or touches `<queue>.sequence`, and messages leave a queue by being consumed
-alone: no TTL, no maximum length, no purge.
+Required: no other program publishes to these queues or uses `<queue>.sequence`, and a message leaves its queue only when it
+is consumed: no TTL, no maximum length, no purge.
 """
 
 import json
@@ -39,25 +39,25 @@ from rota.dataplane.rabbitmq.queues import (
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.portions import take_portions
 
-CHUNK = 1000  # messages that one ledger holds at most
+CHUNK = 1000  # upper bound of the messages of a ledger
 CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Where the sequence of a queue stands: `chunk` has the numbers that end before `next`."""
+    """The sequence of a queue: `next` is its next number, and the numbers of `chunk` end before it."""
 
     next: int
     chunk: tuple[bytes, ...] = ()
 
     def encode(self) -> bytes:
-        """A line of JSON, then the messages."""
+        """Return a line of JSON, then the messages."""
         head = json.dumps({"next": self.next, "sizes": [len(one) for one in self.chunk]})
         return b"\n".join([head.encode(), b"".join(self.chunk)])
 
     @classmethod
     def decode(cls, text: bytes) -> "Ledger":
-        """The reverse of `encode`."""
+        """Return the ledger of what `encode` returned."""
         head, _, rest = text.partition(b"\n")
         said = json.loads(head)
         chunk, at = [], 0
@@ -68,13 +68,20 @@ class Ledger:
 
 
 class Publisher(AbstractContextManager["Publisher"]):
-    """Publishes into `<prefix>0` to `<prefix><queues - 1>`, and declares them where they are not there.
+    """Publishes into the queues `<prefix>0` to `<prefix><queues - 1>`, and declares those that do not exist.
 
-    `url` is `amqp://user:password@host:port/vhost`, and may hold `${VAR}`. `hash` is "modulo" or "consistent". One thread
-    uses one publisher. Several publishers, on several machines, take turns at each queue. `streams`: they are streams, in
-    which the broker numbers the messages, and nobody takes turns.
-    Raises ConfigError on a bad value, EnvironmentFailed where the broker cannot be reached or has a queue of this name with
-    other arguments.
+    One thread uses one publisher. Several publishers, on several machines, take turns at each queue.
+
+    Args:
+        url: `amqp://user:password@host:port/vhost`; it may hold `${VAR}`.
+        prefix: the names of the queues without their numbers.
+        queues: the number of queues.
+        hash: "modulo" or "consistent".
+        streams: whether the queues are streams. The broker numbers their messages, and publishers take no turns.
+
+    Raises:
+        ConfigError: on a bad value.
+        EnvironmentFailed: if the broker cannot be reached or has a queue of this name with other arguments.
     """
 
     def __init__(
@@ -105,16 +112,18 @@ class Publisher(AbstractContextManager["Publisher"]):
         self.close()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Close the connection."""
         self._link.close()
 
     def choose_queue(self, key: str) -> str:
-        """The queue of a key."""
+        """Return the queue of a key."""
         return f"{self.prefix}{self._hash(key, self.queues)}"
 
     def publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
-        """Publishes pairs of key and body, and returns when the broker has them all. Raises EnvironmentFailed, and is closed
-        then: make another."""
+        """Publish pairs of key and body, and return when the broker has confirmed all of them.
+
+        Raises: EnvironmentFailed. The publisher is closed then: make a new one.
+        """
         by_queue: dict[str, list[bytes]] = {}
         for key, body in messages:
             by_queue.setdefault(self.choose_queue(key), []).append(body)
@@ -122,11 +131,11 @@ class Publisher(AbstractContextManager["Publisher"]):
             for queue, bodies in by_queue.items():
                 self._publish_to(queue, bodies)
         except BaseException:
-            self.close()  # and the ledger is the next one's
+            self.close()  # which releases the ledger to the next publisher
             raise
 
     def _declare(self) -> None:
-        """Every queue before its ledger: a queue without a ledger has never been published to, or its ledger is lost."""
+        """Declare each ledger before its queue: a queue without a ledger has lost it."""
         for number in range(self.queues):
             queue = f"{self.prefix}{number}"
             if self._streams:
@@ -136,11 +145,11 @@ class Publisher(AbstractContextManager["Publisher"]):
             sequence = name_sequence(queue)
             if there and self._link.count_ready(sequence) is None:
                 raise EnvironmentFailed(
-                    f"{queue} is there and {sequence} is not: nobody knows where its sequence stands, and numbers that were "
-                    f"used before would be taken for duplicates. Bring {sequence} back; or delete {queue} too once it is "
-                    f"consumed, and give the pipeline another name and table"
+                    f"{queue} exists and {sequence} does not: the next number of its sequence is unknown, and messages "
+                    f"with used numbers would be dropped as duplicates. Bring {sequence} back; or delete {queue} too once "
+                    f"it is consumed, and give the pipeline another name and table"
                 )
-            if not there:  # the ledger first: whoever dies in between leaves a ledger and no queue
+            if not there:  # the ledger first: a publisher that dies in between leaves a ledger and no queue
                 self._link.declare(sequence, SINGLE)
                 self._link.send([Message(sequence, Ledger(0).encode())])
                 self._link.declare(queue, SINGLE)
@@ -154,7 +163,7 @@ class Publisher(AbstractContextManager["Publisher"]):
             return
         turn = Turn(self._link, queue)
         ledger = turn.begin()
-        self._link.send(_number(queue, ledger))  # whoever had it before did not come to its end
+        self._link.send(_number(queue, ledger))  # the publisher before may have died in the middle
         for chunk in take_portions(bodies, CHUNK_BYTES, len, CHUNK):
             ledger = turn.write(Ledger(ledger.next + len(chunk), tuple(chunk)))
             self._link.send(_number(queue, ledger))
@@ -172,32 +181,35 @@ class Turn:
         self._consumer = ""
 
     def begin(self) -> Ledger:
-        """Waits for the ledger, and returns it. Raises EnvironmentFailed."""
+        """Wait for the ledger and return it.
+
+        Raises: EnvironmentFailed.
+        """
         self._consumer = self._link.consume(self._queue, self._take)
         with self._came:
             if not self._came.wait_for(lambda: self._held, PATIENCE):
                 raise EnvironmentFailed(
-                    f"{self._queue} gave its ledger to nobody for {PATIENCE:g} s: another publisher holds it, or somebody "
-                    f"removed it. See who consumes it"
+                    f"{self._queue} did not deliver its ledger within {PATIENCE:g} s: another publisher holds it, or it was "
+                    f"removed. See which connection consumes {self._queue}"
                 )
-        self._link.declare(self._queue, SINGLE)  # the answer comes after every ledger that is there
+        self._link.declare(self._queue, SINGLE)  # its answer follows each ledger of the queue
         with self._came:
             newest = max(self._held, key=lambda tag: (self._held[tag].next, not self._held[tag].chunk))
         self._drop(tag for tag in tuple(self._held) if tag != newest)
         return self._held[newest]
 
     def write(self, ledger: Ledger) -> Ledger:
-        """Puts this ledger in the place of the one before, and returns it."""
+        """Replace the ledger by this one and return it."""
         before = tuple(self._held)
         self._link.send([Message(self._queue, ledger.encode())])
         with self._came:
             if not self._came.wait_for(lambda: ledger in [self._held[t] for t in self._held.keys() - before], PATIENCE):
-                raise EnvironmentFailed(f"{self._queue} gave its ledger to somebody else. Publish again")
+                raise EnvironmentFailed(f"{self._queue} delivered its ledger to another publisher. Publish again")
         self._drop(before)
         return ledger
 
     def end(self) -> None:
-        """Lets the next publisher have the ledger."""
+        """Release the ledger to the next publisher."""
         self._link.cancel(self._consumer)
         for tag in self._held:
             self._link.do(lambda tag=tag: self._link.channel.basic_nack(tag, requeue=True))  # type: ignore[misc]
@@ -213,6 +225,6 @@ class Turn:
 
 
 def _number(queue: str, ledger: Ledger) -> list[Message]:
-    """The messages of a ledger's chunk, with their places."""
+    """Return the messages of a ledger's chunk, with their numbers."""
     first = ledger.next - len(ledger.chunk)
     return [Message(queue, body, {QUEUE: queue, SEQUENCE: n}) for n, body in enumerate(ledger.chunk, first)]

@@ -1,11 +1,11 @@
-"""Numbered queues of RabbitMQ as a source: one queue a partition, an offset is a message's sequence in its queue.
+"""Numbered queues of RabbitMQ as a source: a queue is a partition, and a message's sequence in its queue is its offset.
 
-Law: a message is acknowledged after the table has it, and never before. What a run was given and did not commit goes back to
-its queue when the run ends, however it ends. A message that was given twice is dropped below where the table stands; one
-that cannot be consumed is moved to `<prefix>.quarantine` with the reason, and is there before it is acknowledged.
+Law: a message is acknowledged after the table has it, and never before. When a run ends, however it ends, the messages that
+it did not commit return to their queue. A message that is delivered again is dropped if its sequence is below the table's
+offset. A message that cannot be consumed is moved to `<prefix>.quarantine` with the reason, and acknowledged afterwards.
 
-Law: the table alone remembers where a queue stands. Its end is that and what waits in the queue. Where a sequence is
-missing, the partition waits for it, and says so.
+Law: only the table keeps the offset of a queue. The end of a queue is that offset plus the messages in the queue. If a
+sequence is missing, the partition waits for it and reports that.
 """
 
 import logging
@@ -44,7 +44,7 @@ class QueueSource(NumberedSource):
     telling: ClassVar[tuple[str, ...]] = (*SINGLE,)
 
     def find_place(self) -> str:
-        """See `Source.find_place`: a quarantine that somebody else made counts as a queue that rota cannot read."""
+        """See `Source.find_place`. A quarantine that rota did not make counts as a queue that rota cannot read."""
         place = NumberedSource.find_place(self)
         quarantine = name_quarantine(self.declared.prefix)
         with self._look() as link:
@@ -53,7 +53,7 @@ class QueueSource(NumberedSource):
         return place
 
     def _explain_quarantine(self, queue: str, why: str) -> str:
-        """What is wrong with the queue for what cannot be consumed, where somebody else made it."""
+        """Return what is wrong with a quarantine that rota did not make; `why` is the broker's text."""
         return (
             f"{queue} was not made by rota ({why}), and could lose the messages that are set aside there. Once it is empty, "
             f"delete it: rota makes it anew"
@@ -67,24 +67,24 @@ class QueueSource(NumberedSource):
         )
 
     def list_ignored(self) -> Mapping[str, str]:
-        """See `LeavesOut.list_ignored`: the quarantine, if something is in it."""
+        """See `LeavesOut.list_ignored`: the quarantine, unless it is empty."""
         name = name_quarantine(self.declared.prefix)
         with self._look() as link:
             count = link.count_ready(name)
         return (
-            {name: f"{counted(count, 'message')} that cannot be consumed; the header {REASON} of each says why"}
+            {name: f"{counted(count, 'message')} that cannot be consumed; the header {REASON} of each states why"}
             if count
             else {}
         )
 
     def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`: where the table stands, and what waits."""
+        """See `Source.read_ends`: the table's offset plus the messages in the queue."""
         starts = self._read_starts(partitions)
         with self._look() as link:
             return {p: starts[p] + (link.count_ready(self._queue(p)) or 0) for p in partitions}
 
     def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
-        """See `Source.choose_starts`: as declared."""
+        """See `Source.choose_starts`: the declared start."""
         return dict.fromkeys(ends, self._first)
 
     def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
@@ -93,11 +93,11 @@ class QueueSource(NumberedSource):
     def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> dict[str, int]:
         return {p: link.count_ready(self._queue(p)) or 0 for p in starts}
 
-    def _say_where(self, start: int) -> Mapping[str, Any]:  # noqa: ARG002
-        return {}  # a queue gives what is first in it
+    def _choose_start(self, start: int) -> Mapping[str, Any]:  # noqa: ARG002
+        return {}  # a queue delivers its first message first
 
     def _fetch(self, starts: Mapping[str, int], ranges: Ranges | None = None) -> None:
-        """What cannot be consumed goes to the quarantine."""
+        """Take messages; those that cannot be consumed go to the quarantine."""
         NumberedSource._fetch(self, starts, ranges)
         if self._link:
             self._set_aside(self._link)
@@ -126,13 +126,13 @@ class QueueSource(NumberedSource):
 
     def _explain_hole(self, partition: str, start: int) -> RotaError:
         queue, inbox = self._queue(partition), self.inboxes[partition]
-        whole = inbox.came >= min(inbox.awaited, 2 * inbox.room, PREFETCH)  # all that it was to give came
+        whole = inbox.came >= min(inbox.awaited, 2 * inbox.room, PREFETCH)  # the broker delivered all that it could
         behind, beyond = inbox.find_after(start) if whole else 0, inbox.read_end() - 1
         gone = f"messages {start} to {behind - 1}" if behind > start + 1 else f"message {start}"
         rest = f"those from {behind} to {beyond} wait for it" if behind else "others have what waits there"
         return EnvironmentFailed(
-            f"{queue} did not give {gone}; {rest}. It comes back once whoever holds it lets go, and is tried again by "
-            f"itself. If it was removed (expired, purged, dead-lettered): rota skip {quote(partition)}",
+            f"{queue} did not give {gone}; {rest}. The broker delivers it again once its holder disconnects; it is tried "
+            f"again automatically. If it was removed (expired, purged, dead-lettered): rota skip {quote(partition)}",
             partition=partition,
             behind=behind,
         )

@@ -1,7 +1,7 @@
-"""The names of the queues, and what a message says of itself.
+"""The names of the queues, and the headers of a message.
 
-A message of rota's publisher has two headers: the queue it was published to, and its sequence in it, an int64 from 0
-without holes. `<queue>.sequence` keeps where the sequence stands; `<prefix>.quarantine` has what cannot be consumed.
+A message of rota's publisher has two headers: the queue to which it was published, and its sequence there, an int64 from 0
+without holes. `<queue>.sequence` keeps the next sequence; `<prefix>.quarantine` has the messages that cannot be consumed.
 """
 
 from collections.abc import Mapping
@@ -9,24 +9,24 @@ from collections.abc import Mapping
 QUEUE = "rota-queue"
 SEQUENCE = "rota-sequence"
 REASON = "rota-reason"
-OFFSET = "x-stream-offset"  # the broker's own, of a message of a stream
+OFFSET = "x-stream-offset"  # set by the broker, on a message of a stream
 STREAM = {"x-queue-type": "stream"}
 SINGLE = {"x-single-active-consumer": True}
 LONGEST_NAME = 255 - len(".quarantine")  # bytes of a prefix with a number; AMQP has names of 255
 
 
 def name_sequence(queue: str) -> str:
-    """The queue that keeps where the sequence of `queue` stands."""
+    """Return the queue that keeps the next sequence of `queue`."""
     return f"{queue}.sequence"
 
 
 def name_quarantine(prefix: str) -> str:
-    """The queue of what cannot be consumed."""
+    """Return the queue of the messages that cannot be consumed."""
     return f"{prefix}.quarantine"
 
 
 def read_sequence(headers: Mapping[str, object] | None, queue: str) -> int | str:
-    """The sequence of a message in this queue, or why it has none that counts."""
+    """Return the sequence of a message in this queue, or why it has no valid one."""
     given = headers or {}
     sequence = given.get(SEQUENCE)
     if "x-death" in given:

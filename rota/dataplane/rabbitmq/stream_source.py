@@ -1,12 +1,14 @@
-"""Numbered streams of RabbitMQ as a source: one stream a partition, an offset is the broker's own.
+"""Numbered streams of RabbitMQ as a source: a stream is a partition, and offsets are the broker's own.
 
-Law: a stream keeps what was read until its retention ends, in one order. So a range is read again as it was, by anybody and
-at any time; nothing is held, and what a run acknowledges only lets the broker send more.
+Law: a stream keeps its messages, in one order, until its retention deletes them. So each reader reads the same messages of a
+range, at any time. A run holds no message; an acknowledgement only lets the broker send more.
 
-Law: an offset that no message has is passed over: the broker takes one of each segment of a stream for itself. It is told
-from a message that the retention took by where the stream begins, asked after the reading: what lies behind that was given.
+Law: an offset without a message is passed over: the broker uses one offset of each segment of a stream for itself. The
+first offset of the stream, read after the messages, distinguishes it from a message that the retention deleted: each
+message from that offset on was delivered.
 
-The end of a stream is seen by reading its last chunk until nothing more comes: it may be seen too early, never too late.
+The end of a stream is found by reading its last chunk until no more messages arrive. It may be found too low, never too
+high.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -23,8 +25,8 @@ from rota.errors import EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import quote
 from rota.ledger.values import Ranges
 
-STILL = 0.3  # seconds without a message, after which the end of a stream was seen
-AT_ONCE = 1_000  # messages that a look asks for at a time
+STILL = 0.3  # seconds without a message, after which the end of a stream is reached
+AT_ONCE = 1_000  # messages that an observation asks for at a time
 
 
 @dataclass(slots=True)
@@ -44,7 +46,7 @@ class StreamSource(NumberedSource):
         return {p: seen[p][1] + 1 if p in seen else 0 for p in partitions}
 
     def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
-        """See `Source.choose_starts`: as declared, or the first offset that the retention left."""
+        """See `Source.choose_starts`: the declared start, or the first offset that the retention left."""
         asked = tuple(p for p in ends if not self.skips_existing or p in later)
         with self._look() as link:
             seen = self._see(link, asked, "first")
@@ -56,7 +58,7 @@ class StreamSource(NumberedSource):
     def _see(
         self, link: Link, partitions: Iterable[str], where: Literal["first", "last"]
     ) -> dict[str, tuple[int, int]]:
-        """The first and the last offset that come from there; what is empty or absent is left out."""
+        """Return the first and the last offset that arrive from there. An empty or absent stream is left out."""
         seen: dict[str, tuple[int, int]] = {}
         came = Condition()
 
@@ -88,7 +90,7 @@ class StreamSource(NumberedSource):
         return seen
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """See `Source.find_broken`: also where the retention took a part of the range."""
+        """See `Source.find_broken`. A range of which the retention deleted a part is broken, too."""
         broken = dict(NumberedSource.find_broken(self, ranges))
         gaps = {p: self.inboxes[p].find_gap(*span) for p, span in ranges.items() if p not in broken}
         if unsure := {p: gap for p, gap in gaps.items() if gap is not None}:
@@ -114,30 +116,30 @@ class StreamSource(NumberedSource):
         return EnvironmentFailed(f"{queue} did not give offset {start} in time. It is tried again", partition=partition)
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
-        """See `Replays.reread`: a reader of its own, for what is in a stream is there for everybody."""
+        """See `Replays.reread`: a reader of its own, because any number may read a stream."""
         return replace(self, inboxes={}, _link=None, _came=Condition())
 
     def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Remembers.read_assigned_ends`: the broker assigned all that is there."""
+        """See `Remembers.read_assigned_ends`: the broker assigned the offsets of all messages of the stream."""
         return self.read_ends(partitions)
 
     def explain_lost(self, partition: str, end: int) -> str:
         """See `Remembers.explain_lost`."""
         return (
             f"{self._queue(partition)} ends at {end}: the stream was made anew. Give the pipeline another name and table; "
-            f"or wait until the stream is beyond where the table stands"
+            f"or wait until the stream is beyond the table's offset"
         )
 
     def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:
         if asked is None:
             return replace(NumberedSource._make_inbox(self, start, among, asked), ordered=True)
-        return Inbox(start, asked[1] - start, 1 << 62, ordered=True)  # a replay takes its range as a whole
+        return Inbox(start, asked[1] - start, 1 << 62, ordered=True)  # a replay takes its whole range
 
     def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> dict[str, int]:
         seen = self._see(link, starts, "last")
         return {p: seen[p][1] + 1 - at if p in seen else 0 for p, at in starts.items()}
 
-    def _say_where(self, start: int) -> Mapping[str, Any]:
+    def _choose_start(self, start: int) -> Mapping[str, Any]:
         return {"arguments": {OFFSET: start}}
 
     def _read_offset(self, queue: str, tag: int, headers: Mapping[str, object], body: bytes) -> int:  # noqa: ARG002

@@ -50,7 +50,7 @@ def test_check_says_in_one_line_why_queues_cannot_be_read(tmp_path: Path, broker
     assert {name for name, (works, _) in said.items() if works} == {"good"}
     assert not any("\n" in seen for _, seen in said.values())
     away, denied, gone, shared, plain = (said[name][1] for name in ("away", "denied", "gone", "shared", "plain"))
-    assert away.endswith("says: Connection refused. See whether it is up and lets this user in")
+    assert away.endswith("reports: Connection refused. See whether it is up and lets this user in")
     assert "ACCESS_REFUSED" in denied
     assert gone.startswith(f"{place} has no {prefix}none0 and 1 more. Start a rota.rabbitmq.Publisher")
     assert shared.startswith(f"{prefix}shared0 was made without x-single-active-consumer (PRECONDITION_FAILED")

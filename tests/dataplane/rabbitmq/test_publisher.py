@@ -177,7 +177,9 @@ def test_a_lost_sequence_is_refused(broker: Broker, prefix: str) -> None:
     Publisher(broker.url, prefix, 1).close()
     with broker.connect() as connection:
         connection.channel().queue_delete(f"{prefix}0.sequence")
-    with pytest.raises(EnvironmentFailed, match=f"{prefix}0.sequence is not: nobody knows where"):
+    with pytest.raises(
+        EnvironmentFailed, match=f"{prefix}0.sequence does not: the next number of its sequence is unknown"
+    ):
         Publisher(broker.url, prefix, 1)
 
 

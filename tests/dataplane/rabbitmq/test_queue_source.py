@@ -245,7 +245,7 @@ def test_what_cannot_be_consumed_is_set_aside_with_its_reason(
     assert drain.damage(3) == WHOLE
     quarantine = f"{bench.prefix}.quarantine"
     assert list_ignored(bench) == {
-        quarantine: "1 message that cannot be consumed; the header rota-reason of each says why"
+        quarantine: "1 message that cannot be consumed; the header rota-reason of each states why"
     }
     ((marks, body),) = bench.broker.take_all(quarantine)
     assert body == b"stray"
