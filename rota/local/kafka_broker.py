@@ -61,10 +61,13 @@ class KafkaBroker:
             raise ConfigError("Kafka is not installed. Type: make tools")
         self.folder, self.node = folder, node
         folder.mkdir(parents=True, exist_ok=True)
-        port, other = free_port(), free_port()
+        ports = set[int]()
+        while len(ports) < 3:  # the system may choose one port twice
+            ports.add(free_port())
+        port, other, control = ports
         self.servers, self.secured_servers = f"127.0.0.1:{port}", f"localhost:{other}"
         self.cluster: str = first.cluster if first else _read_cluster(folder) or _name_cluster()
-        self.controller: str = first.controller if first else f"127.0.0.1:{free_port()}"
+        self.controller: str = first.controller if first else f"127.0.0.1:{control}"
         plain = f"PLAINTEXT://{self.servers}" + (f",{secured}://{self.secured_servers}" if secured else "")
         settings = {
             **SETTINGS,

@@ -3,16 +3,20 @@
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from rota.dataplane.kafka import reading
+from rota.errors import ConfigError
+from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane.conformance.source_suite import WaitingSuite
 from tests.dataplane.kafka.broker import Broker
@@ -50,6 +54,22 @@ class Brokers:
         """The node that leads the partition; -1 where none does."""
         told = self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions
         return int(told[partition].leader) if partition in told else -1
+
+    def wait_in_sync(self, topic: str, partition: int, *nodes: int) -> None:
+        """Wait until these nodes are the partition's replicas in sync."""
+        wait_until(
+            lambda: set(self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions[partition].isrs) == {*nodes}
+        )
+
+    def elect_uncleanly(self, topic: str, partition: int, node: int) -> None:
+        """Make a replica the leader that is not in sync."""
+
+        def is_elected() -> bool:
+            with suppress(KafkaException):
+                self.nodes[0].admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(topic, partition)]).result(LONG)
+            return self.find_leader(topic, partition) == node
+
+        wait_until(is_elected)
 
     def end(self, node: int, topic: str, partition: int) -> None:
         """kill -9, until another leads the partition or none."""
@@ -150,3 +170,38 @@ def test_a_leader_that_is_killed_in_a_batch_is_followed_by_another_and_each_reco
     assert not world.tree.parked()
     assert count_damage(world, {f"p:{n}": list(range(count)) for n in (0, 1)}) == UNHURT
     brokers.nodes[2].start()
+
+
+def test_an_unclean_election_parks_the_partition_that_lost_records_and_no_other(
+    tmp_path: Path, endpoint: str, spark: SparkSession, brokers: Brokers, topic: str
+) -> None:
+    """The new leader has the first 10 of 30 records that the table has, then gives 40 others their offsets."""
+    worlds = Worlds(tmp_path, endpoint, spark, brokers.nodes[0], topic)
+    brokers.make(topic, [2, 3], [1, 3])
+    world, (first, second, third) = worlds.open(), brokers.nodes
+    world.give("0", "1")
+    for n in (0, 1):
+        first.produce(topic, n, number(10))
+    brokers.wait_in_sync(topic, 0, 2, 3)
+    brokers.end(3, topic, 0)
+    brokers.wait_in_sync(topic, 0, 2)
+    first.produce(topic, 0, number(20, 10))
+    assert {p: e.end for p, e in commit(world, "0", "1").items()} == {"p:0": 30, "p:1": 10}
+    brokers.end(2, topic, 0)
+    third.start()
+    brokers.elect_uncleanly(topic, 0, 3)
+    for n in (0, 1):
+        first.produce(topic, n, number(40, 1000))
+    events = {e.partition: e for e in world.run("0", "1")}
+    parked, committed = events["p:0"], events["p:1"]
+    assert isinstance(parked, ParkedPartition), parked
+    assert parked.retry_at is None
+    assert f"is at 30, and {topic}[0] lost the records from 10 on and gave their offsets to others" in parked.reason
+    assert isinstance(committed, CommittedBatch)
+    with pytest.raises(ConfigError, match="lost the records from 10 on"):
+        skip(world.tree, world.ports, "p:0")
+    second.start()
+    brokers.wait_in_sync(topic, 0, 2, 3)
+    with pytest.raises(ConfigError, match="lost the records from 10 on"):  # the former leader cut its log, too
+        skip(world.tree, world.ports, "p:0")
+    assert count_damage(world, {"p:0": list(range(30)), "p:1": [*range(10), *range(1000, 1040)]}) == UNHURT
