@@ -196,8 +196,7 @@ def read_sensors(context: dg.SensorEvaluationContext) -> Iterator[Quoted]:
 
     names = {one.name for one in _repository(context).sensor_defs}
     seen = [one for one in see_sensors(context, names) if one.on or one.name.endswith("__checks")]
-    nothing = Facts((), {}, 0, {}, {}, (), {}, (now := time.time()), {}, {})
-    needs, _ = find_needs(Seen("", now, nothing, dagster=DagsterSeen(sensors=seen)))
+    needs, _ = find_needs(Seen("", now := time.time(), Facts(now=now), dagster=DagsterSeen(sensors=seen)))
     here = find_location(context)
     for need in (one for one in needs if one.person):
         sensor = need.name.removeprefix("sensor ")

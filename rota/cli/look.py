@@ -63,13 +63,12 @@ class Looker:
     _reader: object = None
     _asked: tuple[float, DagsterSeen] | None = None
 
-    def look(self, resume: bool = False) -> Looked:
-        """Return what is there now; with `resume`, needs are as old as the memory of the last command makes them.
+    def look(self) -> Looked:
+        """Return what is there now.
 
         Raises:
             RotaError: the group itself cannot be read.
         """
-        from rota.cli.last_look import read_memory
         from rota.face.health import HealthReader
 
         self._load()
@@ -79,21 +78,16 @@ class Looker:
         known = {pipeline_of(p) for p in read.facts.partitions}
         undeclared = () if self._declared is None else tuple(sorted(known - self._declared))
         seen = replace(read, refused=self._refused, undeclared=undeclared, dagster=self._ask_dagster(undeclared))
-        memory = read_memory(self.tree.meta().id, seen.now) if resume else self.memory
-        needs, self.memory = find_needs(seen, memory)
+        needs, self.memory = find_needs(seen, self.memory)
         return Looked(seen, needs, bad)
 
     def look_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Looked:
         """Observe until a reported need needs an operator, or none can need one within `HEALING` seconds.
 
-        It begins with the memory of the last command and writes its own. So a need whose patience is longer than
-        `HEALING` is reported by a later command.
+        A need whose patience is longer has an age from stored times, so the first look decides it.
         """
-        from rota.cli.last_look import write_memory
-
-        end, looked = time.monotonic() + HEALING, self.look(resume=True)
+        end, looked = time.monotonic() + HEALING, self.look()
         while True:
-            write_memory(self.tree.meta().id, self.memory)
             mine = [need for need in looked.needs if shown(need)]
             left = end - time.monotonic()
             if any(n.person for n in mine) or not any(n.due - looked.seen.now <= left for n in mine):

@@ -127,7 +127,7 @@ def _read_target(slots: Read[Slots] | None, view: LiveView, head: int, *, any_wr
     """The target of a worker, if its present incarnation wrote it; with `any_writer`, regardless of the writer."""
     if slots is None or not (any_writer or slots.node.mzxid > view.czxid):
         return frozenset()
-    target = target_of(slots.record, head, slots.version)
+    target = target_of(slots.record, head, slots.node)
     return target.partitions if target is not None else frozenset()
 
 

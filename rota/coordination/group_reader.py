@@ -153,7 +153,11 @@ class GroupReader:
         paths = [self.paths.own(n) for n in names]
         reads = self.read_many(paths, Own)
         views = zip(names, map(reads.get, paths), strict=True)
-        return {n: OwnView(r.record.incarnation, r.version, base + r.node.mzxid) for n, r in views if r is not None}
+        return {
+            n: OwnView(r.record.incarnation, r.version, base + r.node.mzxid, r.node.mtime / 1000)
+            for n, r in views
+            if r is not None
+        }
 
     def target(self, worker: str) -> Target | None:
         """The target of `worker` now. None: it is unknown, and nothing is concluded from that.
@@ -175,7 +179,7 @@ class GroupReader:
                     raise record
             assert isinstance(slots, Slots)
             assert isinstance(head, Head)
-            if (target := target_of(slots, head.epoch, assign.version)) is not None:
+            if (target := target_of(slots, head.epoch, assign)) is not None:
                 return target
         return None
 
@@ -186,7 +190,7 @@ class GroupReader:
             found = self.assigns()
             if self.head().version == before.version:
                 epoch = before.record.epoch
-                views = {w: target_of(r.record, epoch, r.version) for w, r in found.items()}
+                views = {w: target_of(r.record, epoch, r.node) for w, r in found.items()}
                 return before, {w: t for w, t in views.items() if t is not None}
         raise Conflict("The head moved at each look. Look again", path=self.paths.head, index=0, cause="version")
 

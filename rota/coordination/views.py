@@ -36,24 +36,30 @@ class LiveView:
 
 @dataclass(frozen=True, slots=True)
 class OwnView:
-    """An own record: the owner of the partition (None: free), the version to compare with, and the fencing token."""
+    """An own record: the owner of the partition (None: free), the version to compare with, and the fencing token.
+
+    `since`: when it was last written, in server seconds.
+    """
 
     incarnation: str | None
     version: int
     token: int
+    since: float = inf
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """The target of a worker since `epoch`.
 
-    `previous` is the epoch in the other slot, if any; `version` is the assign node's, which a claim checks.
+    `previous` is the epoch in the other slot, if any; `version` is the assign node's, which a claim checks. `written`: when
+    that node was last written, in server seconds.
     """
 
     epoch: int
     partitions: frozenset[str]
     previous: int | None
     version: int
+    written: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +75,10 @@ class RunView:
     since: float = inf
 
 
-def target_of(slots: Slots, head: int, version: int) -> Target | None:
+def target_of(slots: Slots, head: int, node: Node) -> Target | None:
     """The effective slot under `head` as a target; None without one."""
     effective = slots.effective(head)
     if effective is None:
         return None
     previous = next((s.epoch for s in slots.slots if s.epoch != effective.epoch), None)
-    return Target(effective.epoch, effective.partitions, previous, version)
+    return Target(effective.epoch, effective.partitions, previous, node.version, node.mtime / 1000)

@@ -126,12 +126,21 @@ class LeavesOut(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """The first offset that is withheld, and why. `old`: its record is stamped before the time that the caller names."""
+
+    offset: int
+    why: str
+    old: bool = False
+
+
 @runtime_checkable
 class Withholds(Protocol):
     """A partition may have records that no reader gets yet, such as those behind an open transaction."""
 
-    def find_withheld(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[int, str]]:
-        """Return partition -> the first offset that is withheld, and why. Writes nothing."""
+    def find_withheld(self, partitions: tuple[str, ...], then: float) -> Mapping[str, Withheld]:
+        """Return what each partition withholds; `then` is in seconds since 1970. Writes nothing."""
         ...
 
 

@@ -22,7 +22,7 @@ from rota.dataplane.ports import LeavesOut, Withholds
 from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ForeignTable, RotaError
 from rota.face.answers import Questions
-from rota.face.seen import PipelineSeen, Seen
+from rota.face.seen import OPEN, PipelineSeen, Seen
 from rota.ids import WAITING, worker_of
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry, Position
@@ -129,22 +129,24 @@ def make_seen(
         elsewhere = tree.ids().keys() - set(facts.partitions)
         told |= {path for path in left if path.rpartition("/")[2] in elsewhere}
     announced = {worker_of(one): facts.lives.get(one) for one in basis.members}  # who joined in between is seen next
+    reachable = {w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}
     return Seen(
-        tree.group,
-        facts.now,
-        facts,
-        basis.meta.protocol,
-        basis.meta.grace,
-        Settings.from_environment().max_shutdown.total_seconds(),
-        basis.workers,
-        basis.overrides.pins,
-        {name: record.requires for name, record in basis.partitions.items()},
-        {worker: record.protocol for worker, record in announced.items() if record},
-        find_silent({w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}),
-        {worker: record.unable for worker, record in announced.items() if record and record.unable},
-        find_twice(tree),
-        {path: why for path, why in tree.unreadable.items() if path not in told},
+        group=tree.group,
+        now=facts.now,
+        facts=facts,
+        protocol=basis.meta.protocol,
+        grace=basis.meta.grace,
+        handover=Settings.from_environment().max_shutdown.total_seconds(),
+        workers=basis.workers,
+        pins=basis.overrides.pins,
+        labels={name: record.requires for name, record in basis.partitions.items()},
+        joined_under={worker: record.protocol for worker, record in announced.items() if record},
+        silent=find_silent(reachable),
+        unable={worker: record.unable for worker, record in announced.items() if record and record.unable},
+        twice=find_twice(tree),
+        records={path: why for path, why in tree.unreadable.items() if path not in told},
         pipelines=tuple(pipelines),
+        absences=basis.controller.record.absences,
     )
 
 
@@ -196,7 +198,7 @@ def read_pipeline(tree: GroupReader, pipeline: Pipeline, facts: Facts, table: Ta
             ends=measure_lags(source, facts.checkpoints, (p for p in ids if p not in facts.unreadable)),
             rewritten=explain_rewritten(source, table.past),
             left_out=source.list_ignored() if isinstance(source, LeavesOut) else {},
-            withheld=source.find_withheld(ids) if isinstance(source, Withholds) else {},
+            withheld=source.find_withheld(ids, facts.now - OPEN) if isinstance(source, Withholds) else {},
             waiting=tuple(p for p in map(pipeline.partition, keys) if p not in known),
             room=explain_excess(tree, pipeline.name, keys),
         )

@@ -20,17 +20,11 @@ class Memory:
     behind: Mapping[str, Lag] = field(default_factory=dict)
     at: float | None = None
 
-    def shorten_pause(self, now: float, watched: bool = True) -> "Memory":
-        """Return the memory for a look at `now`, without the part of the pause that does not count.
-
-        Args:
-            watched: whether one process looked before and after the pause. Between two commands a need may end and begin
-                again, so such a pause adds at most `UNSEEN` seconds to its age. An offset that did not move stood still.
-        """
+    def shorten_pause(self, now: float) -> "Memory":
+        """Return the memory for a look at `now`, without the part of the pause that does not count."""
         pause = 0.0 if self.at is None else now - self.at
-        late = pause - UNSEEN if pause > (LONGEST if watched else UNSEEN) else 0.0
-        still = late if pause > LONGEST else 0.0
-        behind = {p: (since + still, lag, offset) for p, (since, lag, offset) in self.behind.items()}
+        late = pause - UNSEEN if pause > LONGEST else 0.0
+        behind = {p: (since + late, lag, offset) for p, (since, lag, offset) in self.behind.items()}
         return Memory({key: since + late for key, since in self.since.items()}, behind)
 
 

@@ -23,7 +23,7 @@ from rota.core.values import Kind
 from rota.errors import ForeignTable, Unavailable, counted
 from rota.face.memory import FIRST, Lag, Memory
 from rota.face.need import Need
-from rota.face.seen import FailedRuns, PipelineSeen, Seen
+from rota.face.seen import OPEN, FailedRuns, PipelineSeen, Seen
 from rota.ids import pipeline_of, quote, worker_of
 from rota.ledger.values import Position
 from rota.run.eligibility import Eligibility, Facts, judge
@@ -31,7 +31,6 @@ from rota.run.eligibility import Eligibility, Facts, judge
 SETTLE = 45.0  # seconds that a rebalance, a restart of a Spark or a reload may take, at most
 IDLE = 75.0  # seconds until a run works on what is new: a launch, and a wait for a slot
 FAILING = 60.0  # seconds in which ticks may fail: those of `SETTLE`, and those until a tick that is well says so
-OPEN = 300.0  # seconds that a transaction of the source may hold records back
 BEHIND = 600.0  # seconds in which lag has to fall
 STOPS = ("source", "table", "unserved", "off", "fails", "runs")  # causes for which no run of a pipeline works
 OF_A_SOURCE = ("fails", "runs")  # causes that an unreadable source explains
@@ -252,7 +251,8 @@ def find_of_partitions(seen: Seen) -> Iterator[Finding]:
             taker = f"{wanted[p]} waits for it" if p in wanted else "nobody is to have it next"
             why = f"{worker_of(owner)} does not let it go, and {taker}"
             step = f"see the log of {worker_of(owner)}, and what its run does"
-            yield Finding("partition", p, "handover", why, step, seen.handover + SETTLE, owner)
+            lasted = max(0.0, seen.now - facts.written.get(worker_of(owner), seen.now))
+            yield Finding("partition", p, "handover", why, step, seen.handover + SETTLE, owner, lasted)
 
 
 def _explain_park(seen: Seen, p: str, park: Parked) -> Finding:
@@ -282,17 +282,22 @@ def _explain_unowned(
     gone = f"its owner {worker_of(owner)} is gone" if owner else "no worker owns it"
     if why := known[kind, taker]:
         return Finding("partition", p, "unplaceable", f"{gone}: {why}", _choose_step(p, kind, seen), SETTLE)
-    patience = SETTLE + seen.grace
-    if taker:
+    own = seen.facts.owns.get(p)
+    since = seen.absences.get(worker_of(owner), seen.now) if owner else own.since if own else seen.now
+    if taker:  # its time begins when it could take the partition
         why, step = f"{gone}, and {taker} does not take it", f"see the log of {taker}"
-        return Finding("partition", p, "unowned", why, step, patience, taker)  # from when it could have
+        lasted = max(0.0, seen.now - max(since, seen.facts.written.get(taker, seen.now)))
+        return Finding("partition", p, "unowned", why, step, SETTLE, taker, lasted)
+    lasted = max(0.0, seen.now - since)
     if seen.protocol == "assigned":
+        grace = seen.grace if owner and worker_of(owner) in seen.absences else 0.0  # a rebalance waits for the worker
         step = f"see whether Dagster's sensor of {seen.group!r} ticks, and its last rebalance"
-        return Finding("partition", p, "unowned", f"{gone}, and no rebalance gave it to a worker", step, patience)
+        why = f"{gone}, and no rebalance gave it to a worker"
+        return Finding("partition", p, "unowned", why, step, SETTLE + grace, lasted=lasted)
     step = "see the workers' logs"
     if seen.protocol == "ordinal":
         step += ", and start the worker whose ordinal is missing"
-    return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", step, patience)
+    return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", step, SETTLE, lasted=lasted)
 
 
 def _choose_step(p: str, kind: Kind, seen: Seen) -> str:
@@ -325,9 +330,11 @@ def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Ite
     for cause, wrong in (("stale", one.stale), ("gap", one.gaps)):
         for p, why in wrong.items():
             yield Finding("partition", p, cause, why, "compare the table with its source, then replay what differs")
-    for p, (offset, why) in one.withheld.items():
+    for p, held in one.withheld.items():
         step = "end the producer's transaction, or abort it by `kafka-transactions.sh`"
-        yield Finding("partition", p, "withheld", why, step, OPEN, str(offset))
+        committed = facts.checkpoints[p].node.mtime / 1000 if p in facts.checkpoints else 0.0
+        lasted = min(OPEN, max(0.0, seen.now - committed)) if held.old else 0.0
+        yield Finding("partition", p, "withheld", held.why, step, OPEN, str(held.offset), lasted)
     for p, at in one.positions.items():
         if why := _explain_restored(facts, p, at):
             step = "`rota adopt`" if at.table else "mount it, or begin anew with `rota adopt`"

@@ -6,10 +6,12 @@ from itertools import takewhile
 from typing import Self
 
 from rota.core.values import Worker
+from rota.dataplane.ports import Withheld
 from rota.ledger.values import Position
 from rota.run.eligibility import Facts
 
 HANDOVER = 120.0  # seconds that an owner has to let go, where nothing else is set: ROTA_MAX_SHUTDOWN
+OPEN = 300.0  # seconds that a transaction of the source may hold records back
 SLOW = "slow"  # the kind of a tick for which Dagster waited in vain
 
 
@@ -26,7 +28,7 @@ class PipelineSeen:
     left_out: Mapping[str, str] = field(default_factory=dict)
     stale: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
-    withheld: Mapping[str, tuple[int, str]] = field(default_factory=dict)  # from which offset on, and why
+    withheld: Mapping[str, Withheld] = field(default_factory=dict)
     fault: str = ""
     refusal: str = ""
     foreign: bool = False
@@ -171,7 +173,8 @@ class Seen:
     `unable`: worker -> why it says that it can do no work.
     `joined_under`: worker -> the protocol that was the group's when it joined. `twice`: the workers for whose id a second
     process waits. `refused`: file -> why it is not served. `undeclared`: pipelines of the group that no file declares.
-    `labels`: pipeline -> what its workers must carry."""
+    `labels`: pipeline -> what its workers must carry. `absences`: gone worker -> when a rebalance noticed it, in
+    server seconds."""
 
     group: str
     now: float
@@ -191,3 +194,4 @@ class Seen:
     undeclared: Sequence[str] = ()
     pipelines: Sequence[PipelineSeen] = ()
     dagster: DagsterSeen | None = None
+    absences: Mapping[str, float] = field(default_factory=dict)

@@ -10,32 +10,36 @@ Laws:
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.ownership import Ownership
 from rota.coordination.parking import explain_unreadable, is_waiting, tell_park
 from rota.coordination.records import Checkpoint, Live, Parked
-from rota.coordination.views import OwnView, Read, RunView
+from rota.coordination.views import OwnView, Read, RunView, Target
 from rota.ids import worker_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What was read of some partitions; mappings are by partition unless stated otherwise. `now` is the server's clock
-    in seconds.
+    """The records of some partitions, and of the workers.
+
+    Mappings are by partition, but `targets` and `written` (when a target was last written) by worker, and `lives` by
+    incarnation (None: its record cannot be read). `now` is the server's clock; times are in server seconds. `unreadable`:
+    why a record of the partition cannot be read.
     """
 
-    partitions: tuple[str, ...]
-    owns: Mapping[str, OwnView]
-    epoch: int
-    targets: Mapping[str, frozenset[str]]  # by worker
-    lives: Mapping[str, Live | None]  # by incarnation; None: its announcement cannot be read
-    runs: tuple[RunView, ...]
-    parked: Mapping[str, Parked]
-    now: float
-    checkpoints: Mapping[str, Read[Checkpoint]]
-    unreadable: Mapping[str, str]  # why a record of the partition cannot be read
+    partitions: tuple[str, ...] = ()
+    owns: Mapping[str, OwnView] = field(default_factory=dict)
+    epoch: int = 0
+    targets: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    written: Mapping[str, float] = field(default_factory=dict)
+    lives: Mapping[str, Live | None] = field(default_factory=dict)
+    runs: tuple[RunView, ...] = ()
+    parked: Mapping[str, Parked] = field(default_factory=dict)
+    now: float = 0.0
+    checkpoints: Mapping[str, Read[Checkpoint]] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +126,29 @@ def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | 
     now = tree.store.now() if parked else 0.0
     checkpoints = tree.checkpoints(owns)
     unread = {p: why for p in wanted if (why := explain_unreadable(tree, p))} if tree.unreadable else {}
-    return Facts(wanted, owns, epoch, targets, lives, runs, parked, now, checkpoints, unread)
+    return Facts(
+        partitions=wanted,
+        owns=owns,
+        epoch=epoch,
+        targets={worker: one.partitions for worker, one in targets.items()},
+        written={worker: one.written for worker, one in targets.items()},
+        lives=lives,
+        runs=runs,
+        parked=parked,
+        now=now,
+        checkpoints=checkpoints,
+        unreadable=unread,
+    )
 
 
-def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapping[str, frozenset[str]]]:
+def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapping[str, Target]]:
     """Return the epoch in force, with the target of the incarnation's worker, or all targets."""
     if incarnation is None:
         head, targets = tree.targets()
-        return head.record.epoch, {worker: one.partitions for worker, one in targets.items()}
+        return head.record.epoch, targets
     worker = worker_of(incarnation)
     target = tree.target(worker)
-    return (tree.head().record.epoch, {worker: target.partitions}) if target else (0, {})
+    return (tree.head().record.epoch, {worker: target}) if target else (0, {})
 
 
 @dataclass(frozen=True, slots=True)

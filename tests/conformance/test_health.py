@@ -6,6 +6,7 @@ import pytest
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.layout import Paths
+from rota.coordination.records import Own, Slot, Slots, encode
 from rota.face.health import make_seen, read_records
 from rota.face.needs import find_needs
 from simulator.memory_store import MemoryServer
@@ -28,6 +29,20 @@ def test_a_look_at_one_pipeline_tells_nothing_of_anothers_records() -> None:
     nobodys = ("record", tree.paths.parking("gone:a"))
     assert find("p") == [nobodys]
     assert find("q") == find() == [("partition", "q:a"), nobodys]
+
+
+def test_a_look_knows_when_targets_and_own_records_were_written() -> None:
+    clock = [1000.0]
+    tree = GroupState(MemoryServer(clock=lambda: clock[0]).connect(), "default")
+    tree.found()
+    tree.grow("p", ["a"])
+    tree.store.create(tree.paths.own("p:a"), encode(Own()))
+    clock[0] = 1060.0
+    tree.store.create(tree.paths.assign("w1"), encode(Slots(slots=(Slot(epoch=0, partitions=frozenset()),))))
+    clock[0] = 1300.0
+    facts, basis = read_records(tree)
+    seen = make_seen(tree, facts, basis, [])
+    assert (seen.now, facts.owns["p:a"].since, facts.written) == (1300.0, 1000.0, {"w1": 1060.0})
 
 
 FOLDERS: dict[str, tuple[Callable[[Paths], str], Callable[[GroupState], object]]] = {

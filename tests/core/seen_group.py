@@ -6,6 +6,7 @@ from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read, RunView
 from rota.core.values import Worker
+from rota.dataplane.ports import Withheld
 from rota.face.need import Need
 from rota.face.needs import BEHIND, IDLE, OPEN, SETTLE, find_needs
 from rota.face.seen import DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen
@@ -120,7 +121,7 @@ NEEDS = {
     "left out": (pipeline(left_out={"x": "a link"}), 0.0, "left out", "x is not read: a link"),
     "a stale commit": (pipeline(stale={"p:a": "version 3"}), 0.0, "stale", "version 3"),
     "a gap": (pipeline(gaps={"p:a": "version 4"}), 0.0, "gap", "version 4"),
-    "an open transaction": (pipeline(withheld={"p:a": (62, "open since 62")}), OPEN, "withheld", "abort it"),
+    "an open transaction": (pipeline(withheld={"p:a": Withheld(62, "open since 62")}), OPEN, "withheld", "abort it"),
     "an older table": (pipeline(positions={"p:a": Position(3, 7, "t")}), SETTLE, "restored", "rota adopt"),
     "no table": (pipeline(positions={"p:a": Position(None, None, None)}), SETTLE, "restored", "there is no table"),
     "another table": (pipeline(positions={"p:a": Position(5, 7, "u")}), SETTLE, "restored", "not the one"),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from rota.coordination.records import Live, Parked
 from rota.core.values import Worker
+from rota.dataplane.ports import Withheld
 from rota.face import memory as face_memory
 from rota.face import needs
-from rota.face.memory import UNSEEN, Memory
+from rota.face.memory import Memory
 from rota.face.need import join_needs
 from rota.face.needs import (
     BEHIND,
@@ -71,7 +72,7 @@ HEALTHY = {
     ),
     "a partition failed once": (facts(parked={"p:a": FAILED}), 10_000.0),
     "new partitions": (pipeline(waiting=("p:c",)), SETTLE - 1),
-    "a transaction that was just opened": (pipeline(withheld={"p:a": (62, "open since 62")}), OPEN - 1),
+    "a transaction that was just opened": (pipeline(withheld={"p:a": Withheld(62, "open since 62")}), OPEN - 1),
     "a Spark starts again": (replace(WELL, silent={"w1": "refused"}), SETTLE - 1),
     "rebalances that nobody asks for any more": (dagster(rebalances={"default": FailedRuns(3, "x", ago=BEHIND)}), 10.0),
     "a run failed": (dagster(failed={"p": [FailedRuns(1, "boom")]}), 10_000.0),
@@ -80,7 +81,10 @@ HEALTHY = {
     "a code server that was killed": (dagster(locations={"here": "it is not loaded"}), SETTLE - 1),
     "a sensor failed once": (dagster(sensors=(SensorSeen("p__backlog", failing=1.0, why="x"),)), FAILING - 2),
     "a target that is written anew": (replace(WELL, records={"/rota/default/assign/w1": "unreadable"}), SETTLE - 1),
-    "a worker that comes back": (replace(facts(**GONE), grace=60.0, workers=ALONE), SETTLE + 59),
+    "a worker that comes back": (
+        replace(facts(**GONE), grace=60.0, workers=ALONE, absences={"w9": 1000.0}),
+        SETTLE + 59,
+    ),
     "another token a moment ago": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE - 1),
     "a table that is not there yet": (pipeline(positions={"p:a": Position(None, None, None)}, refusal=""), SETTLE - 1),
     "lag that falls": (replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:b": (6, 7)}),)), BEHIND - 1),
@@ -252,7 +256,7 @@ def test_lag_that_grows_is_told_and_calls_nobody() -> None:
 
 def test_many_partitions_with_one_cause_are_one_line() -> None:
     many = tuple(f"p:{n}" for n in range(50))
-    free = Facts(many, {}, 1, {}, {W1: Live()}, (), {}, 1000.0, {}, {})
+    free = Facts(partitions=many, lives={W1: Live()}, now=1000.0)
     needs = look(replace(WELL, facts=free, workers=DRAINED[:1], pipelines=()), SETTLE)
     assert len(needs) == 50
     (one,) = join_needs(needs)
@@ -267,27 +271,6 @@ def test_parked_partitions_share_a_line_by_their_cause_not_by_the_files_they_nam
         facts(parked={p: one.model_copy(update={"reason": f"x-{p[2:]}"}) for p, one in parks.items()})
     )
     assert len(join_needs(parked)) == (1 if error else 2)
-
-
-@pytest.mark.parametrize("watched", [True, False], ids=["watched", "between two commands"])
-def test_of_a_pause_between_two_commands_only_seconds_count(watched: bool) -> None:
-    """A need that lasts longer than a command waits grows older from one command to the next."""
-    graced = replace(facts(**GONE), grace=60.0, workers=ALONE)  # needs an operator after 105 s
-    (need,), memory = find_needs(graced)
-    ages = []
-    for now in (1100.0, 1200.0, 1300.0, 1400.0):
-        (need,), memory = find_needs(replace(graced, now=now), memory.shorten_pause(now, watched))
-        ages.append((now - need.since, need.person))
-    assert ages[0] == ((100.0, False) if watched else (UNSEEN, False))
-    assert ages[-1] == ((400.0, True) if watched else (4 * UNSEEN, True))
-
-
-def test_a_partition_that_stands_still_is_as_old_between_two_commands_as_it_was_seen() -> None:
-    hangs = replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:a": (5, 9)}),))
-    memory = Memory()
-    for now in range(1000, 1000 + int(BEHIND) + 1, 60):
-        found, memory = find_needs(replace(hangs, now=float(now)), memory.shorten_pause(now, watched=False))
-    assert [(one.cause, one.person) for one in found] == [("still", True)]
 
 
 @given(st.sampled_from(sorted(NEEDS)), st.lists(st.floats(0, 2000), max_size=6), st.floats(-500, 5000))

@@ -19,5 +19,4 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
 def run(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     monkeypatch.setenv("ROTA_ZOOKEEPER", group.hosts)
     monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Run()

@@ -107,26 +107,3 @@ def test_a_pipeline_whose_file_was_removed_needs_a_person_who_forgets_it(
     assert [name for name, _ in find()] == ["p", "old"]
     (tmp_path / "pipelines").rename(tmp_path / "gone")
     assert find() == [], "nobody knows what the files declare"
-
-
-@pytest.mark.parametrize("kept", [True, False], ids=["with its file", "without the file"])
-def test_a_need_grows_older_from_one_command_to_the_next(
-    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`rota status --check` knew nothing of the command before: what has over 100 s to heal never made it exit with 1."""
-    clock = [1000.0]
-    (tmp_path / "no folder").touch()
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / ("state" if kept else "no folder")))
-    monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path / "pipelines"))
-    monkeypatch.setattr("rota.cli.look.read_dagster", lambda *_: DagsterSeen())
-    monkeypatch.setattr("rota.cli.look.HEALING", 0.0)
-    tree = GroupState(MemoryServer(clock=lambda: clock[0]).connect(), "default")
-    tree.found()
-    tree.grow("p", ["a"])
-    declare(tmp_path, "p")
-    found = []
-    for seconds in (0.0, 25.0, 600.0):
-        clock[0] = 1000.0 + seconds
-        (need,) = (one for one in Looker(tree).look_until_sure().needs if one.cause == "workers")
-        found.append((clock[0] - need.since, need.person))
-    assert found == ([(0.0, False), (25.0, False), (55.0, True)] if kept else [(0.0, False)] * 3)

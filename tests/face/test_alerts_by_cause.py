@@ -144,10 +144,9 @@ def _join(keys: list[str], error: str) -> dict[str, object]:
         return Parked(reason=why, step=f"rota retry orders:{key}", since=1.0, error=error)
 
     ids = [f"orders:{key}" for key in keys]
-    facts = Facts(
-        tuple(ids), {}, 0, {}, {}, (), {one: park(key) for one, key in zip(ids, keys, strict=True)}, 1.0, {}, {}
-    )
+    parked = {one: park(key) for one, key in zip(ids, keys, strict=True)}
+    facts = Facts(partitions=tuple(ids), parked=parked, now=1.0)
     needs, _ = find_needs(Seen("default", 1.0, facts))
-    parked = [one for one in needs if one.cause == "parked"]
-    assert len(parked) == len(keys)
-    return make_troubles(Quoted(one, "orders/records:none_parked", "/assets") for one in parked)
+    found = [one for one in needs if one.cause == "parked"]
+    assert len(found) == len(keys)
+    return make_troubles(Quoted(one, "orders/records:none_parked", "/assets") for one in found)

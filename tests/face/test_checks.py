@@ -57,16 +57,13 @@ def test_a_lost_and_a_doubled_range_are_gaps() -> None:
 
 
 FACTS = Facts(
-    ("p:a",),
-    {"p:a": OwnView(W1, 1, 7)},
-    1,
-    {"w1": frozenset({"p:a"})},
-    {W1: Live()},
-    (),
-    {},
-    1000.0,
-    {"p:a": Read(Checkpoint(offset=5, token=7, run_id="r"), Node(b"", 0, 1, 1, 0))},
-    {},
+    partitions=("p:a",),
+    owns={"p:a": OwnView(W1, 1, 7)},
+    epoch=1,
+    targets={"w1": frozenset({"p:a"})},
+    lives={W1: Live()},
+    now=1000.0,
+    checkpoints={"p:a": Read(Checkpoint(offset=5, token=7, run_id="r"), Node(b"", 0, 1, 1, 0))},
 )
 PIPELINE = Pipeline(files("${LANDING}", format="json", schema="n int"), delta("t"), name="p")
 

@@ -21,7 +21,7 @@ from rota.dataplane.formats import values
 from rota.dataplane.kafka import reading
 from rota.dataplane.kafka.declaration import BESIDE, Kafka
 from rota.dataplane.kafka.topic import Seen, Topic
-from rota.dataplane.ports import Home
+from rota.dataplane.ports import Home, Withheld
 from rota.dataplane.spark import plans
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, counted
@@ -121,20 +121,20 @@ class KafkaSource:
             f"{partition}: {self._name(partition)} has no leader. Bring its brokers back; it is tried again by itself"
         )
 
-    def find_withheld(self, partitions: tuple[str, ...]) -> Mapping[str, tuple[int, str]]:
+    def find_withheld(self, partitions: tuple[str, ...], then: float) -> Mapping[str, Withheld]:
         """See `Withholds.find_withheld`: the high watermark is ahead of the last stable offset."""
         seen = self._look()
         stable, high = (
             self._read(seen, partitions, a) for a in (self.topic.read_ends, self.topic.read_high_watermarks)
         )
-        return {
-            p: (
-                at,
-                f"{self._name(p)}: a transaction is open since offset {at}, and {counted(high[p] - at, 'offset')} wait",
-            )
-            for p, at in stable.items()
-            if p in high and at < high[p]
-        }
+        held = tuple(p for p, at in stable.items() if p in high and at < high[p])
+        later = self._read(seen, held, lambda numbers: self.topic.read_newer(numbers, then)) if held else {}
+        found: dict[str, Withheld] = {}
+        for p in held:
+            waits = f"a transaction is open since offset {stable[p]}, and {counted(high[p] - stable[p], 'offset')} wait"
+            old = later.get(p, stable[p]) == -1 or later.get(p, stable[p]) > stable[p]
+            found[p] = Withheld(stable[p], f"{self._name(p)}: {waits}", old)
+        return found
 
     def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
         """See `Source.assign_offsets`: the broker assigned them. The topic's id is noted if none was noted before."""

@@ -107,6 +107,18 @@ class Topic:
         found = self._ask_offsets(partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         return {n: int(one.offset) for n, one in found.items()}
 
+    def read_newer(self, partitions: Iterable[int], seconds: float) -> dict[int, int]:
+        """Return the first offset of each that is stamped at this time (seconds since 1970) or later; -1 if there is none.
+
+        Records of open transactions count.
+        """
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka.admin import OffsetSpec
+
+        then = OffsetSpec.for_timestamp(ceil(seconds * 1000))
+        found = self._ask_offsets(partitions, then, IsolationLevel.READ_UNCOMMITTED)
+        return {n: int(one.offset) for n, one in found.items()}
+
     def find_cut(self, noted: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         """Return the partitions whose log ends before an offset in the leader epoch that was noted with it (KIP-320).
 

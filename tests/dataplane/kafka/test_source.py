@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rota.dataplane.kafka import reading
 from rota.dataplane.kafka import topic as topic_of_kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.kafka.topic import Topic
-from rota.dataplane.ports import Withholds
+from rota.dataplane.ports import Withheld, Withholds
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.kafka import kafka
 from rota.pipeline import Pipeline, delta
@@ -57,10 +58,12 @@ def test_the_end_of_a_partition_is_where_an_open_or_undecided_transaction_begins
         source = bench.open().source
         assert isinstance(source, Withholds)
         assert source.find_broken({"p:a": (0, 11)})
-        (held,) = source.find_withheld(("p:a",)).values()
-        assert held == (10, f"{bench.topic}[0]: a transaction is open since offset 10, and 3 offsets wait")
+        for then, old in ((time.time() - 60, False), (time.time() + 60, True)):
+            (held,) = source.find_withheld(("p:a",), then).values()
+            why = f"{bench.topic}[0]: a transaction is open since offset 10, and 3 offsets wait"
+            assert held == Withheld(10, why, old)
     wait_until(lambda: bench.open().source.read_ends(("p:a",)) == {"p:a": 14})
-    assert not source.find_withheld(("p:a",))
+    assert not source.find_withheld(("p:a",), 0.0)
 
 
 def test_what_the_retention_took_is_told_with_where_the_partition_begins(bench: TopicBench, broker: Broker) -> None:
