@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.kafka import reading
-from rota.dataplane.kafka.declaration import BESIDE, Kafka
+from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.ports import Home, Job, Paced, Ports, Replays, Source
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
@@ -157,8 +157,7 @@ def describe_frame(pipeline: Pipeline) -> str | None:
     source = pipeline.source
     if isinstance(source, Files) and source.new_columns == "add":
         return None
-    asked = source.columns if isinstance(source, Kafka) else ()
-    return ", ".join((source.schema, *(f"{BESIDE[name]} {reading.BESIDE[name][0]}" for name in asked)))
+    return reading.write_ddl(source.schema, source.beside if isinstance(source, Kafka) else {})
 
 
 def _choose(known: Mapping[type, T], declared: object) -> T:

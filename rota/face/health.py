@@ -124,10 +124,10 @@ def make_seen(
     pipelines: Sequence[PipelineSeen],
 ) -> Seen:
     """The look, of what was read. The workers' Sparks are asked here."""
-    told = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
-    if left := tree.unreadable.keys() - told:  # who looks at these partitions tells of their records
+    reported = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
+    if left := tree.unreadable.keys() - reported:  # a look at these partitions reports their records
         elsewhere = tree.ids().keys() - set(facts.partitions)
-        told |= {path for path in left if path.rpartition("/")[2] in elsewhere}
+        reported |= {path for path in left if path.rpartition("/")[2] in elsewhere}
     announced = {worker_of(one): facts.lives.get(one) for one in basis.members}  # who joined in between is seen next
     reachable = {w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}
     return Seen(
@@ -144,7 +144,7 @@ def make_seen(
         silent=find_silent(reachable),
         unable={worker: record.unable for worker, record in announced.items() if record and record.unable},
         twice=find_twice(tree),
-        records={path: why for path, why in tree.unreadable.items() if path not in told},
+        records={path: why for path, why in tree.unreadable.items() if path not in reported},
         pipelines=tuple(pipelines),
         absences=basis.controller.record.absences,
     )

@@ -1,4 +1,4 @@
-"""Files that a table names and that are gone: nobody can read it, and a person is told."""
+"""Files that a table names and that are gone: no reader can read the table, and the error names the next step."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +21,7 @@ def explain_gone(location: str, files: pa.Table, exists: Callable[[str], bool], 
     spans = dict.fromkeys(filter(None, map(name_span, gone[:NAMED])))
     of = f" what stood there: {'; '.join(spans)}{', and so on' if len(gone) > NAMED else ''}" if spans else ""
     return (
-        f"{location} names {gone[0]['path']}{more}, and it is gone: nobody can read the table. Bring it back; or call "
+        f"{location} names {gone[0]['path']}{more}, and it is gone: no reader can read the table. Bring it back; or call "
         f"DeltaTable({location!r}).repair(), then: rota adopt, and replay{of}"
     )
 

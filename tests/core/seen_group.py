@@ -78,16 +78,16 @@ FAILED = Parked(reason="the disk is full", failures=1, since=990.0, retry_at=101
 UNBALANCED = DagsterSeen(rebalances={"default": FailedRuns(3, "boom")})
 NEEDS = {
     "no worker": (replace(facts(lives={}), workers=()), SETTLE, "workers", "rota worker"),
-    "the owner is gone and nobody gives it away": (
+    "the owner is gone and no rebalance assigns it": (
         replace(facts(**GONE), workers=ALONE), SETTLE, "unowned", "no rebalance gave it",
     ),
     "the owner and its target are gone, the rest is full": (
         replace(facts(**GONE), workers=(Worker("w1", W1, max_partitions=1),)), SETTLE, "unplaceable", "at its cap",
     ),
-    "alone, nobody takes it": (
+    "alone, no worker takes it": (
         replace(facts(**GONE), workers=ALONE, protocol="claim", joined_under={}), SETTLE, "unowned", "no worker takes it",
     ),
-    "by ordinals, nobody takes it": (
+    "by ordinals, no worker takes it": (
         replace(facts(**GONE), workers=ALONE, protocol="ordinal", joined_under={}), SETTLE, "unowned", "ordinal is missing",
     ),
     "its taker does not take it": (facts(**FREE), SETTLE, "unowned", "w2 does not take it"),
@@ -116,7 +116,7 @@ NEEDS = {
     "a foreign table": (pipeline(refusal="another group's. rota adopt", foreign=True), 0.0, "table", "rota adopt"),
     "a table that cannot be read": (pipeline(refusal="disk"), SETTLE, "table", "disk"),
     "no room": (pipeline(room="too many"), 0.0, "room", "too many"),
-    "partitions that nobody finds": (pipeline(waiting=("p:c",)), SETTLE, "new", "sensor"),
+    "partitions that no sensor finds": (pipeline(waiting=("p:c",)), SETTLE, "new", "sensor"),
     "rewritten": (pipeline(rewritten={"p:a": "a file changed"}), 0.0, "rewritten", "rota replay p:a --changed"),
     "left out": (pipeline(left_out={"x": "a link"}), 0.0, "left out", "x is not read: a link"),
     "a stale commit": (pipeline(stale={"p:a": "version 3"}), 0.0, "stale", "version 3"),

@@ -36,7 +36,7 @@ TRANSFORMS = {
     "nothing passes": "df.where('id > 1000')",
     "twice": "df.union(df)",
     "with itself": "df.alias('a').join(df.select('id', '_partition', '_offset'), ['id', '_partition', '_offset'])",
-    "with nobody": "df.join(df.where('id > 1000').select('_partition', '_offset'), ['_partition', '_offset'])",
+    "without a match": "df.join(df.where('id > 1000').select('_partition', '_offset'), ['_partition', '_offset'])",
     "distinct": "df.drop('tags').distinct()",
     "exploded": "df.select('_partition', '_offset', F.explode('tags'))",
     "in Python": "df.withColumn('u', F.udf(lambda n: str(n), 'string')('id')).select('_partition', '_offset', 'u')",

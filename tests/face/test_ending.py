@@ -2,6 +2,7 @@
 
 import heapq
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 from rota.catalog import load
 from rota.dagster.assets import ending
 from rota.dagster.assets.ending import EVERY, WAITS, Seen, find_waiting, make_ending, makes_room
-from rota.dagster.assets.names import CONSUME, INCARNATION
+from rota.dagster.assets.names import CONSUME, INCARNATION, REBALANCE
 from rota.pipeline import Pipeline, delta, files
 
 MAX_RUN, LINGER, LAUNCH, BATCH, SLOTS = 300.0, 30.0, 4.0, 2.5, 8
@@ -130,13 +131,12 @@ def test_room_is_made_for_a_run_of_any_job_where_that_helps(
     }
     with dg.DagsterInstance.local_temp(str(tmp_path), overrides={"concurrency": {"runs": limits}}) as instance:
 
-        def run(status: dg.DagsterRunStatus, **tags: str) -> str:
-            given = {name.replace("_", "/"): text for name, text in tags.items()}
+        def run(status: dg.DagsterRunStatus, tags: Mapping[str, str]) -> str:
             origin = here.get_job_origin("j")
-            return instance.create_run_for_job(job, status=status, tags=given, remote_job_origin=origin).run_id
+            return instance.create_run_for_job(job, status=status, tags=tags, remote_job_origin=origin).run_id
 
-        mine = run(dg.DagsterRunStatus.STARTED, rota_consume="p", rota_incarnation="w1@1")
-        waits = run(dg.DagsterRunStatus.QUEUED, rota_rebalance="g")
+        mine = run(dg.DagsterRunStatus.STARTED, {CONSUME: "p", INCARNATION: "w1@1"})
+        waits = run(dg.DagsterRunStatus.QUEUED, {REBALANCE: "g"})
         monkeypatch.setattr(ending, "WAITS", -1.0)
         assert find_waiting(instance, mine) == (f"run {waits} waits for a slot" if limit == "slots" else "")
 

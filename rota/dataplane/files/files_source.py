@@ -18,7 +18,7 @@ from rota.dataplane import columns, names
 from rota.dataplane.files import fitting, headers, listing, owner, parquet_reading, staging, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
-from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Rested, Shown, count_files
+from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Refuse, Rested, Shown, count_files
 from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.opening import open_landing
 from rota.dataplane.formats import lines, values
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 Look = Callable[[LandedFile], LandedFile | None]
-Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by its bytes and path
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,15 +255,15 @@ class FilesSource:
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`."""
         self.reading.update(files := self.index.files(ranges))
-        landed = [self.landing.find(f) for p, (start, end) in ranges.items() for f in files[p][start:end]]
+        placed = [(p, o, f) for p, (start, end) in ranges.items() for o, f in enumerate(files[p][start:end], start)]
+        landed = [self.landing.find(file) for *_, file in placed]
         try:
             with self.landing.show(attempt, files, ranges) as shown:
                 self._refuse(lambda file, _: staging.explain_misnamed(file), files, ranges)
                 if self.declared.format != "parquet":
                     yield self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
                 else:  # the count of its records shows what Spark does not see
-                    places = [(p, o) for p, (start, end) in ranges.items() for o in range(start, end)]
-                    of = {files[p][o].path: (p, o, one) for (p, o), one in zip(places, landed, strict=True)}
+                    of = {file.path: (p, o, one) for (p, o, file), one in zip(placed, landed, strict=True)}
                     refuse = partial(self._refuse, files=files, ranges=ranges)
                     yield parquet_reading.read(spark, shown, self.declared, of, self.read_columns, refuse)
         finally:

@@ -5,7 +5,6 @@ import re
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import Landing
 from rota.dataplane.files.texts import read_lines
-from rota.dataplane.formats.decoding import split_fields
 from rota.dataplane.formats.quoting import Dialect
 from rota.errors import shown
 from rota.pipeline import Files, name_columns
@@ -31,8 +30,7 @@ def explain_misfit(text: str, landing: Landing, declared: Files) -> str:
     path = found[1].rpartition(f"{landing.place.partition('://')[2] or landing.place}/")[2]
     if not (line := next(read_lines(landing.find(LandedFile(path, 0, 0))), "")):
         return text
-    dialect = Dialect.of(declared.options)
-    header = [name.strip() for name in split_fields(line, dialect.sep, dialect.quote, dialect.escape)]
+    header = [name.strip() for name in Dialect.of(declared.options).split(line)]
     names = name_columns(declared.schema)
     more = [name for name in header if name.lower() not in {one.lower() for one in names}]
     less = [name for name in names if name.lower() not in {one.lower() for one in header}]

@@ -33,6 +33,9 @@ class LandedBytes(Protocol):
         ...
 
 
+Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by its bytes and path
+
+
 class Shown(Protocol):
     """The files of a job as Spark reads them."""
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from rota.dataplane.files import added, parquet, recount
-from rota.dataplane.files.landing import LandedBytes, Shown
+from rota.dataplane.files.landing import LandedBytes, Refuse, Shown
 from rota.dataplane.files.nanoseconds import Truncated
 from rota.dataplane.formats.options import make_options
 from rota.dataplane.spark.spark_source import Records
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Landed = Mapping[str, tuple[str, int, LandedBytes]]  # path -> partition, offset, file
-Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by its bytes and path
 
 
 def read(

@@ -5,7 +5,6 @@ Invariant: a value whose bytes are not in the encoding has no text; no character
 first line, wherever Spark splits the file.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
@@ -34,34 +33,14 @@ def make_decoder(encoding: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]
     return decode
 
 
-def split_fields(line: str, sep: str, quote: str, escape: str) -> list[str]:
-    """Return the fields of a CSV line as Spark's parser reads them.
-
-    An escape counts only inside quotes, before a quote or another escape; anywhere else it is a character. An empty `quote`
-    means that no field is quoted. The csv module drops an escape before any character, so it is not used.
-    """
-    end, mark, skip = map(re.escape, (sep, quote, escape))
-    inside = f"(?:[^{mark}]|{mark}{mark})*" if escape == quote else f"(?:[^{mark}{skip}]|{skip}.)*"
-    quoted = f"{mark}({inside}){mark}(?={end}|$)" if quote else "(?!)()"
-    field = re.compile(f"{quoted}|((?:(?!{end}).)*)", re.DOTALL)
-    fields, at = list[str](), 0
-    while found := field.match(line, at):
-        text, bare = found.groups()
-        fields.append(bare if text is None else re.sub(f"{skip}([{mark}{skip}])", r"\1", text))
-        if not line.startswith(sep, found.end()):
-            break
-        at = found.end() + len(sep)
-    return fields
-
-
 def make_header_reader(
-    names: Sequence[str], sep: str, quote: str, escape: str, encoding: str
+    names: Sequence[str], split: Callable[[str], list[str]], encoding: str
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Return the function for `mapInArrow` that drops the header of each file.
 
     Args:
         names: the declared columns, in order.
-        sep, quote, escape: the dialect; `quote` may be empty.
+        split: returns the fields of a line.
         encoding: a name that Python knows.
 
     The function takes the line, the partition, the offset, and whether the line is of the beginning of its file. It raises
@@ -69,7 +48,7 @@ def make_header_reader(
     """
 
     def check(line: bytes) -> None:
-        found = split_fields(line.decode(encoding, "replace").rstrip("\r\n").removeprefix("\ufeff"), sep, quote, escape)
+        found = split(line.decode(encoding, "replace").rstrip("\r\n").removeprefix("\ufeff"))
         if [one.lower() for one in found] != [one.lower() for one in names]:
             raise ValueError(f"CSV header does not conform to the schema. Expected: {list(names)} but found: {found}")
 

@@ -3,6 +3,8 @@
 Law: a record is well-formed if each of its fields is quoted as a whole or does not begin with a quote. Spark's parser
 reads any other record too, but guesses: an open quote takes the rest of the record into its field. `is_clean` never
 accepts bytes with a record that `pattern` would not match.
+
+The module is sent to Spark's workers as code, with `decoding`: it needs nothing of rota there.
 """
 
 import re
@@ -58,15 +60,38 @@ class Dialect:
             at = found.end()
         return -1
 
+    def split(self, record: str) -> list[str]:
+        """Return the fields of a record as Spark's parser reads them.
+
+        An escape counts only inside quotes, before a quote or another escape. Anywhere else it is a character. The csv
+        module drops an escape before any character, so it is not used.
+        """
+        sep, quote, escape = map(_code, (self.sep, self.quote, self.escape))
+        quoted = f"({self._quoted})(?={sep}|{_END})" if quote else "(?!)()"
+        field = re.compile(f"{quoted}|(?:(?!{sep}){_ANY})*+")
+        fields, at = list[str](), 0
+        while found := field.match(record, at):
+            inside = found[1] and found[1][len(self.quote) : -len(self.quote)]
+            fields.append(found[0] if inside is None else re.sub(f"{escape}([{quote}{escape}])", r"\1", inside))
+            if not record.startswith(self.sep, found.end()):
+                break
+            at = found.end() + len(self.sep)
+        return fields
+
+    @property
+    def _quoted(self) -> str:
+        """One field in quotes."""
+        quote, escape = _code(self.quote), _code(self.escape)
+        doubled = rf"[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+"
+        inside = doubled if escape == quote else rf"(?:[^{quote}{escape}]++|{escape}{_ANY})*+"
+        return f"{quote}{inside}{quote}"
+
     def _field(self, bare: str) -> str:
         """One well-formed field, where `bare` is one without quotes."""
         if not self.quote:
             return ""
-        quote, escape = _code(self.quote), _code(self.escape)
         around = BLANK if self.trims and not self.is_blank else ""
-        doubled = rf"[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+"
-        inside = doubled if escape == quote else rf"(?:[^{quote}{escape}]++|{escape}{_ANY})*+"
-        return rf"(?:{around}{quote}{inside}{quote}{around}|(?!{around}{quote}){bare})"
+        return rf"(?:{around}{self._quoted}{around}|(?!{around}{_code(self.quote)}){bare})"
 
     def is_clean(self, block: bytes) -> bool:
         """Return whether whole lines are certainly well-formed records. The cost grows with the quotes."""

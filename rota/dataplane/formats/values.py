@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import names
-from rota.dataplane.formats import decoding, exact, lines
+from rota.dataplane.formats import decoding, exact, lines, quoting
 from rota.dataplane.formats.options import find_encoding, make_options
 from rota.dataplane.formats.quoting import Dialect
 from rota.pipeline import name_columns
@@ -199,10 +199,10 @@ def drop_headers(frame: "DataFrame", schema: str, options: Mapping[str, str]) ->
     """
     from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(decoding)
-    dialect, found = Dialect.of(options), name_columns(schema)
+    for module in (decoding, quoting):
+        cloudpickle.register_pickle_by_value(module)
     encoding = find_encoding(options) or "utf-8"
-    read = decoding.make_header_reader(found, dialect.sep, dialect.quote, dialect.escape, encoding)
+    read = decoding.make_header_reader(name_columns(schema), Dialect.of(options).split, encoding)
     return frame.mapInArrow(read, DDL)
 
 

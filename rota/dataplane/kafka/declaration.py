@@ -73,7 +73,7 @@ class Kafka:
         if unknown := [one for one in self.columns if one not in BESIDE] or len(set(self.columns)) != len(self.columns):
             raise ConfigError(f"columns={self.columns!r} of {where}: {unknown}. Known, each once: {', '.join(BESIDE)}")
         declared = {name.lower() for name in name_columns(self.schema)}
-        if taken := sorted(declared & {BESIDE[one] for one in self.columns}):
+        if taken := sorted(declared.intersection(self.beside.values())):
             raise ConfigError(
                 f"Column {', '.join(taken)} of {where} is in columns= too. Leave it out of one of the two"
             )
@@ -88,6 +88,11 @@ class Kafka:
                 raise ConfigError(
                     f"client={{{name!r}: ...}} of {where} is a secret: it comes from the environment alone. Give '${{VAR}}'"
                 )
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """Name in `columns` -> column of the table."""
+        return {str(name): BESIDE[name] for name in self.columns}
 
     @property
     def texts(self) -> tuple[str, ...]:

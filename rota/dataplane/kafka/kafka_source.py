@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, cast
 from rota.dataplane import columns
 from rota.dataplane.formats import values
 from rota.dataplane.kafka import reading
-from rota.dataplane.kafka.declaration import BESIDE, Kafka
+from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.topic import Seen, Topic
 from rota.dataplane.ports import Home, Withheld
 from rota.dataplane.spark import plans
@@ -28,7 +28,7 @@ from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import key_of, quote
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
-from rota.record import FieldPath
+from rota.record import OFFSET, PARTITION, FieldPath
 from rota.settings import expand
 from rota.stores import join, make_folder, put_new, read
 
@@ -342,10 +342,11 @@ class KafkaSource:
         declared, numbered = self.declared, {self.number(p): span for p, span in ranges.items()}
         found = SPLITS.search(plans.explain(spark.range(1)))
         shares = reading.cut(numbered, int(found[1]) if found else 1)
-        beside = {str(name): BESIDE[name] for name in declared.columns}
+        beside = declared.beside
         ids, client = {self.number(p): p for p in ranges}, {"group.id": self.group, **self.topic.client}
         make = reading.make_reader(self.topic.name, client, shares, ids, beside, declared.tombstones != "skip")
-        frame = spark.range(0, len(shares), 1, len(shares)).mapInArrow(make, reading.write_ddl(beside))
+        ddl = f"{reading.write_ddl('value binary', beside)}, {PARTITION} string, {OFFSET} bigint"
+        frame = spark.range(0, len(shares), 1, len(shares)).mapInArrow(make, ddl)
         parsed = values.parse(
             frame,
             declared.schema,
@@ -361,7 +362,7 @@ class KafkaSource:
             self.reading.clear()
 
     def _explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
-        ours = {BESIDE[name] for name in self.declared.columns}
+        ours = set(self.declared.beside.values())
         return values.explain_bad(
             self.declared.format, raw, [path for path in nulls if path[0] not in ours], self.declared.options
         )

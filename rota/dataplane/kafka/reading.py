@@ -232,7 +232,6 @@ def make_batch(
     return pa.RecordBatch.from_arrays(columns, names=["value", *beside.values(), "_partition", "_offset"])
 
 
-def write_ddl(beside: Mapping[str, str]) -> str:
-    """Return Spark's types of the columns that `read` yields."""
-    more = "".join(f"{column} {BESIDE[name][0]}, " for name, column in beside.items())
-    return f"value binary, {more}_partition string, _offset bigint"
+def write_ddl(value: str, beside: Mapping[str, str]) -> str:
+    """Return columns as Spark DDL: those of the value, then those `beside` it."""
+    return ", ".join((value, *(f"{column} {BESIDE[name][0]}" for name, column in beside.items())))

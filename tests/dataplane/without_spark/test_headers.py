@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.headers import explain_misfit
-from rota.dataplane.formats.decoding import split_fields
+from rota.dataplane.formats.quoting import Dialect
 from rota.pipeline import Files
 
 SPARKS = (
@@ -51,7 +51,7 @@ def test_what_cannot_be_read_stays_as_spark_says_it(tmp_path: Path) -> None:
 def test_a_header_is_split_as_the_csv_module_writes_it(names: list[str]) -> None:
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow(names)
-    assert split_fields(line.getvalue(), ",", '"', '"') == names
+    assert Dialect().split(line.getvalue()) == names
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_header_is_split_as_the_csv_module_writes_it(names: list[str]) -> None
     ],
 )
 def test_a_header_is_split_in_each_dialect(line: str, dialect: tuple[str, str, str], names: list[str]) -> None:
-    assert split_fields(line, *dialect) == names
+    assert Dialect(*dialect).split(line) == names

@@ -55,7 +55,7 @@ def test_without_its_week_it_would(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     with strike("just before the commit", vacuum):
         one.go_on()
-    assert "and it is gone: nobody can read the table" in one.look()
+    assert "and it is gone: no reader can read the table" in one.look()
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["VACUUM", "VACUUM FULL"])
