@@ -13,7 +13,9 @@ from tests.dataplane.world import World
 @pytest.mark.parametrize("option", ["escape", "ESCAPE"])
 def test_an_escape_that_spark_takes_for_nul_is_refused(option: str) -> None:
     """A field lost its NULs."""
-    with pytest.raises(ConfigError, match=r"escape of files.'/land'. is empty, .* else leave it out$"):
+    with pytest.raises(
+        ConfigError, match=r"escape of files.'/land'. is empty\. Spark then uses NUL, .* else leave it out$"
+    ):
         files("/land", format="csv", schema="word string", options={option: ""})
     with pytest.raises(ConfigError, match=r"escape of queues.'q-'. is empty"):
         queues("amqp://h", prefix="q-", count=1, format="csv", schema="word string", options={option: ""})
@@ -43,8 +45,8 @@ def test_a_column_that_would_take_the_place_of_ours_is_refused(format: Format, s
 @pytest.mark.parametrize(
     ("format", "options", "said"),
     [
-        ("json", {"encoding": "UTF-16LE", "lineSep": "\n"}, "the second would be lost"),
-        ("json", {"Charset": "utf32", "multiLine": "true"}, "the second would be lost"),
+        ("json", {"encoding": "UTF-16LE", "lineSep": "\n"}, "the second of two records on a line would be lost"),
+        ("json", {"Charset": "utf32", "multiLine": "true"}, "the second of two records on a line would be lost"),
         ("json", {"encoding": "ISO-8859-1", "lineSep": "\n"}, ""),
         ("csv", {"charset": "UTF-16"}, "Give the option multiLine"),
         ("csv", {"encoding": "UTF-16", "multiLine": "true"}, ""),

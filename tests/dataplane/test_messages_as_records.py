@@ -96,7 +96,7 @@ def test_bytes_are_the_one_column_as_they_are(tmp_path: Path, spark: SparkSessio
     assert [(bytes(row["body"]), row["_offset"]) for row in rows] == [(body, n) for n, body in enumerate(bodies)]
     assert set(rows[0].asDict()) == {"body", "_partition", "_offset"}
     for wrong in ("n int", "a binary, b binary", "binary"):
-        with pytest.raises(ConfigError, match="Say one column, 'value binary'"):
+        with pytest.raises(ConfigError, match="Declare one column, 'value binary'"):
             queues("amqp://h", prefix="q", count=1, schema=wrong, format="bytes")
 
 

@@ -181,7 +181,7 @@ def test_what_parses(world: World, format: str) -> None:
     "schema", ["n tinyint", "n int, s struct<x: BYTE, y: int>", "a array<tinyint>", "n byte not null"]
 )
 def test_a_type_that_spark_wraps_is_refused_in_json(schema: str) -> None:
-    with pytest.raises(ConfigError, match="200 for -56"):
+    with pytest.raises(ConfigError, match="reads 200 in JSON as -56"):
         files("/land", format="json", schema=schema)
     files("/land", format="csv", schema=schema)
 

@@ -13,5 +13,5 @@ from rota.prepare import prepare
 def test_an_installation_that_may_not_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "share").write_text("a file in the way")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    with pytest.raises(EnvironmentFailed, match=r"\.jsa cannot be made .* Run it as the user who installed rota"):
+    with pytest.raises(EnvironmentFailed, match=r"\.jsa cannot be made .* Run it as the user that installed rota"):
         prepare()
