@@ -59,6 +59,7 @@ class Watched(Simulation):
             handover=self.timing.max_shutdown,
             workers=basis.workers,
             pins=basis.overrides.pins,
+            absences=basis.controller.record.absences,
             pipelines=tuple(
                 PipelineSeen(name, ends={p: end for p, end in ends.items() if pipeline_of(p) == name}) for name in of
             ),
