@@ -168,6 +168,8 @@ class Files:
         new_columns: what happens to a column of a Parquet file that `schema` does not name: "ignore"; "refuse" stops the
             partition and names the column; "add" passes it to the transform and the table, as null for files that lack
             it. A CSV header with another column always stops its partition. Other fields of JSON are ignored.
+        nanoseconds: what happens to a Parquet time of nanoseconds: "refuse" stops the partition; "truncate" reads it as
+            microseconds, for columns that `schema` declares as timestamp.
 
     Raises:
         ConfigError: a value is not allowed.

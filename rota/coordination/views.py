@@ -36,15 +36,11 @@ class LiveView:
 
 @dataclass(frozen=True, slots=True)
 class OwnView:
-    """An own record: the owner of the partition (None: free), the version to compare with, and the fencing token.
-
-    `since`: when it was last written, in server seconds.
-    """
+    """An own record: the owner of the partition (None: free), the version to compare with, and the fencing token."""
 
     incarnation: str | None
     version: int
     token: int
-    since: float = inf
 
 
 @dataclass(frozen=True, slots=True)

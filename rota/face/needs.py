@@ -282,22 +282,22 @@ def _explain_unowned(
     gone = f"its owner {worker_of(owner)} is gone" if owner else "no worker owns it"
     if why := known[kind, taker]:
         return Finding("partition", p, "unplaceable", f"{gone}: {why}", _choose_step(p, kind, seen), SETTLE)
-    own = seen.facts.owns.get(p)
-    since = seen.absences.get(worker_of(owner), seen.now) if owner else own.since if own else seen.now
-    if taker:  # its time begins when it could take the partition
+    # `SETTLE` is always observed: nothing stored states since when a worker could take the partition. The worker may have
+    # come back, or been uncordoned, a second ago.
+    if taker:
         why, step = f"{gone}, and {taker} does not take it", f"see the log of {taker}"
-        lasted = max(0.0, seen.now - max(since, seen.facts.written.get(taker, seen.now)))
-        return Finding("partition", p, "unowned", why, step, SETTLE, taker, lasted)
-    lasted = max(0.0, seen.now - since)
+        return Finding("partition", p, "unowned", why, step, SETTLE, taker)
     if seen.protocol == "assigned":
-        grace = seen.grace if owner and worker_of(owner) in seen.absences else 0.0  # a rebalance waits for the worker
+        missed = seen.absences.get(worker_of(owner)) if owner else None
+        grace = 0.0 if missed is None else seen.grace  # a rebalance waits for the worker
+        lasted = 0.0 if missed is None else min(grace, max(0.0, seen.now - missed))
         step = f"see whether Dagster's sensor of {seen.group!r} ticks, and its last rebalance"
         why = f"{gone}, and no rebalance gave it to a worker"
         return Finding("partition", p, "unowned", why, step, SETTLE + grace, lasted=lasted)
     step = "see the workers' logs"
     if seen.protocol == "ordinal":
         step += ", and start the worker whose ordinal is missing"
-    return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", step, SETTLE, lasted=lasted)
+    return Finding("partition", p, "unowned", f"{gone}, and no worker takes it", step, SETTLE)
 
 
 def _choose_step(p: str, kind: Kind, seen: Seen) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark import cloudpickle
 
-from rota.dataplane.spark import bisection
+from rota.dataplane.spark import transforming
 from rota.errors import EnvironmentFailed
 from rota.run.consume import CommittedBatch
 from tests.cluster.conftest import Place
@@ -83,7 +83,7 @@ def test_without_what_sends_them_a_helper_is_missed(
     world: World, helpers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ablation: sent once, before the transform imports the late one. No partition is parked."""
-    monkeypatch.setattr(bisection, "send_by_value", lambda _: None)
+    monkeypatch.setattr(transforming, "send_by_value", lambda _: None)
     world.write(HELPED)
     world.rows("a", "0", 20)
     world.give("a")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.log import MOST, Log
+from rota.cli.log import MAX_QUEUED_LINES, Log
 from rota.cli.watchdog import TICKS, Watchdog
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Own, encode
@@ -92,7 +92,7 @@ def test_a_standstill_ends_one_session_once() -> None:
 def test_lines_that_do_not_fit_are_counted_where_they_are_missing() -> None:
     reader, writer = os.pipe()
     log = Log(lambda lines: f"dropped {lines}", writer)
-    total = MOST + 5_000
+    total = MAX_QUEUED_LINES + 5_000
     for number in range(total):
         log.write(f"{number} {'x' * 100}")
     got = b""

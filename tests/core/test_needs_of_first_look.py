@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,11 +17,7 @@ from tests.core.seen_group import ALONE, FACTS, FREE, GONE, NEEDS, OLD, RUN, W1,
 
 NOW = WELL.now
 SECONDS = 2.0  # between "too young" and "old enough"
-
-
-def free(age: float, **changes: object) -> Seen:
-    owns = {**FACTS.owns, "p:b": OwnView(None, 2, 8, NOW - age)}
-    return facts(owns=owns, **changes)
+GONE_TO_W2: dict[str, Any] = {"owns": {**FACTS.owns, "p:b": OwnView(OLD, 1, 8)}, "lives": {W1: Live(), W2: Live()}}
 
 
 def hold(age: float) -> Seen:
@@ -34,38 +31,6 @@ AGED: dict[str, tuple[Callable[[float], Seen], float, str]] = {
         lambda age: facts(targets={"w1": frozenset({"p:a", "p:b"}), "w2": frozenset()}, written={"w2": NOW - age}),
         HANDOVER + SETTLE,
         "handover",
-    ),
-    "a worker that is missed beyond its grace": (
-        lambda age: replace(facts(**GONE), grace=60.0, workers=ALONE, absences={"w9": NOW - age}),
-        SETTLE + 60.0,
-        "unowned",
-    ),
-    "a partition that was released and not taken": (
-        lambda age: free(age, written={"w2": NOW - 500.0}),
-        SETTLE,
-        "unowned",
-    ),
-    "a partition that was given and not taken": (
-        lambda age: free(500.0, written={"w2": NOW - age}),
-        SETTLE,
-        "unowned",
-    ),
-    "a partition of a dead owner that was given and not taken": (
-        lambda age: replace(
-            facts(
-                owns={**FACTS.owns, "p:b": OwnView(OLD, 1, 8)},
-                lives={W1: Live(), W2: Live()},
-                written={"w2": NOW - 500.0},
-            ),
-            absences={"w9": NOW - age},
-        ),
-        SETTLE,
-        "unowned",
-    ),
-    "a partition that no rebalance gave away": (
-        lambda age: free(age, targets={"w1": frozenset({"p:a"})}),
-        SETTLE,
-        "unowned",
     ),
     "a transaction that is open": (
         lambda age: replace(
@@ -127,7 +92,25 @@ def test_a_worker_that_no_rebalance_missed_is_waited_for_without_grace() -> None
     assert (need.cause, need.due - NOW) == ("unowned", SETTLE)
 
 
-def test_a_partition_that_no_one_owns_is_free_since_its_record_was_written() -> None:
-    assert FREE["owns"]["p:b"].since == float("inf"), "unknown: the look itself is the begin"
-    (need,) = find_needs(facts(**FREE))[0]
-    assert need.since == NOW
+COULD_NOT_TELL = {
+    "an uncordon gave a place to it": lambda age: facts(**FREE, targets={"w1": frozenset({"p:a"})}),
+    "the worker that has it in its target came back": lambda age: replace(
+        facts(**GONE_TO_W2, written={"w2": NOW - age}), absences={"w9": NOW - age}
+    ),
+    "a worker beyond its grace": lambda age: replace(
+        facts(**GONE), grace=60.0, workers=ALONE, absences={"w9": NOW - age}
+    ),
+}
+
+
+@pytest.mark.parametrize("case", COULD_NOT_TELL)
+def test_what_could_be_taken_only_now_has_time_to_be_taken(case: str) -> None:
+    """An alert was sent at the moment of `rota uncordon`: the partition had been without an owner for minutes."""
+    (need,) = find_needs(COULD_NOT_TELL[case](10_000.0))[0]
+    assert (need.cause, need.person, need.due - NOW) == ("unowned", False, SETTLE)
+
+
+@pytest.mark.parametrize("age", [0.0, 20.0, 60.0])
+def test_the_grace_of_a_missed_worker_is_counted_from_its_absence(age: float) -> None:
+    (need,) = find_needs(replace(facts(**GONE), grace=60.0, workers=ALONE, absences={"w9": NOW - age}))[0]
+    assert (need.cause, need.due - NOW) == ("unowned", SETTLE + 60.0 - age)
