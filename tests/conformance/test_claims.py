@@ -141,7 +141,8 @@ def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], s
         if callable(spoil):
             spoil(mine.store)
         wanted = {names[n]: seen[worker][names[n]] for n in sorted(numbers)}
-        if lost and what != "look":
+        held = {p: v for p, v in wanted.items() if won.get((p, v)) == me}
+        if lost and (what == "claim" or (what == "release" and held)):  # else the loss would strike a later step
             world.lose(mine.store, lost)
         if what == "look":
             seen[worker] = {p: v.version for p, v in tree.owned().items()}
@@ -155,10 +156,8 @@ def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], s
                 wrong += won[p, own.version] != me
                 tokens[p] = max(tokens[p], own.token)
             wrong += claimed.taken.keys() | claimed.refused.keys() != wanted.keys()
-        else:
-            held = {p: v for p, v in wanted.items() if won.get((p, v)) == me}
-            if held:
-                release_all(mine, me, held)
+        elif held:
+            release_all(mine, me, held)
     for p, view in tree.owned().items():
         wrong += view.incarnation is not None and won.get((p, view.version)) != view.incarnation
     return wrong
