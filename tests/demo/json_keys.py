@@ -1,4 +1,4 @@
-"""What docs/protocol.md says of a command's JSON, and what a document really holds, in the same notation."""
+"""The keys of a command's JSON in docs/protocol.md, and those of a real document, in the same notation."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -125,8 +125,8 @@ def test_plan_without_input_names_both_inputs() -> None:
     )
 
 
-def test_a_worker_says_at_once_under_which_name_it_joins_and_how_it_ends(tmp_path: Path) -> None:
-    """Who typed it to see what it says moved a third of a group, without a word before."""
+def test_a_worker_prints_at_once_its_id_and_how_it_ends(tmp_path: Path) -> None:
+    """Typing the command only to try it moved a third of a group, without a warning before."""
     terminal, inner = pty.openpty()
     started = subprocess.Popen(
         [sys.executable, "-m", "rota", "worker", "--no-spark", "--zookeeper", "127.0.0.1:1"],
@@ -169,7 +169,7 @@ def test_a_partition_of_any_script_is_printed_on_any_terminal() -> None:
         assert shown in done.stdout.decode(encoding)
 
 
-def test_without_zookeeper_a_reader_says_so_in_one_line(tmp_path: Path) -> None:
+def test_without_zookeeper_a_command_that_reads_reports_it_in_one_line(tmp_path: Path) -> None:
     done = rota("status", ROTA_ZOOKEEPER="127.0.0.1:1", ROTA_PIPELINES=str(tmp_path), ROTA_SESSION_TIMEOUT="2")
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
@@ -224,7 +224,7 @@ def test_what_a_pipeline_file_prints_is_no_part_of_the_document(tmp_path: Path) 
     assert all(f"{word}\n" in rota("check", **environ).stdout for word in ("one", "two", "three"))
 
 
-def test_check_says_what_is_wrong_with_a_source(tmp_path: Path) -> None:
+def test_check_reports_what_is_wrong_with_a_source(tmp_path: Path) -> None:
     """It said ok where the folder was not there, and nothing of what is never read."""
     source = "files({}, format='csv', schema='a int')"
     declared = f"from rota import Pipeline, delta, files\npipeline = Pipeline(source={source}, table=delta({{}}))\n"

@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 
 
 class Page(DagsterPage):
-    """A page that says these words when it is asked to load the code again."""
+    """A page that returns these words for a reload of the code."""
 
     def __init__(self, answers: list[str]) -> None:
         super().__init__("http://page")
@@ -33,7 +33,7 @@ class Page(DagsterPage):
 
 @pytest.fixture
 def dagster(tmp_path: Path) -> Iterator[Child]:
-    """Stands for the code server: a process with two of the words of `dagster api grpc` below it."""
+    """A stand-in for the code server: a process with two of the words of `dagster api grpc` below it."""
     words = [sys.executable, "-c", "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"]
     child = Child(
         "dagster",

@@ -1,4 +1,4 @@
-"""The commands against a real ZooKeeper in which a small group stands."""
+"""The commands against a real ZooKeeper that holds a small group."""
 
 import os
 import time
@@ -19,7 +19,7 @@ from tests.claiming import claim_one
 from tests.demo.small_group import KEYS, Group, Run
 
 
-def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: Run) -> None:
+def test_why_shows_owner_token_reason_and_what_would_move_it(group: Group, run: Run) -> None:
     seen = run.json("why", "flights:UA")
     assert (seen["owner"], seen["since_epoch"], seen["reason"]) == ("w2", 2, "w1 was 1 over its quota of 2")
     assert (seen["offset"], seen["last_commit"]["rows"], seen["live"]) == (3, 2500, True)
@@ -31,7 +31,7 @@ def test_why_tells_owner_token_reason_and_what_would_move_it(group: Group, run: 
         run("why", "flights:XX")
 
 
-def test_why_tells_the_lag_also_where_only_the_table_cannot_be_read(run: Run, tmp_path: Path) -> None:
+def test_why_shows_the_lag_even_if_only_the_table_cannot_be_read(run: Run, tmp_path: Path) -> None:
     """Five files lie there and three are consumed. What changed in consumed files is known by the table's log alone."""
     (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path).replace('int")', 'int", settle=0)'))
     folder = tmp_path / "landing" / "UA"
@@ -50,8 +50,8 @@ def test_why_tells_the_lag_also_where_only_the_table_cannot_be_read(run: Run, tm
 
 
 def test_an_unknown_group_is_named_with_those_there_are(run: Run) -> None:
-    with pytest.raises(RotaError, match=r"No group 'nobody'.*Known: default"):
-        run("status", "--group", "nobody")
+    with pytest.raises(RotaError, match=r"No group 'absent'.*Known: default"):
+        run("status", "--group", "absent")
 
 
 def test_each_command_that_takes_a_partition_answers_its_key_alone(run: Run) -> None:
@@ -99,7 +99,7 @@ def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) 
     assert not run.json("status")["paused"]
 
 
-def test_an_override_about_somebody_unknown_is_refused_with_the_known(run: Run) -> None:
+def test_an_override_of_an_unknown_worker_is_refused_and_names_the_known_ones(run: Run) -> None:
     for command in ("cordon", "uncordon", "drain", "forget"):
         with pytest.raises(RotaError, match=r"Unknown worker 'w9'. Known: w1, w2"):
             run(command, "w9")
@@ -119,7 +119,7 @@ def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
     assert group.tree.parked() == {}
 
 
-def test_retry_leaves_what_nobody_can_read_to_repair(group: Group, run: Run) -> None:
+def test_retry_leaves_unreadable_records_to_repair(group: Group, run: Run) -> None:
     path = group.tree.paths.parking("flights:AA")
     group.tree.store.create(path, b"\xff")
     for words in (("flights:AA",), ("--pipeline", "flights")):
@@ -218,7 +218,7 @@ def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(
             run("forget", *words)
 
 
-def test_rename_wants_the_file_renamed_first_and_says_what_went_along(group: Group, run: Run, tmp_path: Path) -> None:
+def test_rename_requires_a_renamed_file_and_lists_what_it_renamed(group: Group, run: Run, tmp_path: Path) -> None:
     mine, yours = tmp_path / "mine.py", tmp_path / "yours.py"
     mine.write_text(PIPELINE.format(root=tmp_path))
     pipeline = load(tmp_path).pipelines["mine"]
@@ -277,7 +277,7 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
     run("forget", "--pipeline", "mine")
 
 
-def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_path: Path) -> None:
+def test_vacuum_lists_what_it_would_delete_and_deletes_only_by_option(run: Run, tmp_path: Path) -> None:
     (tmp_path / "flights.py").write_text(PIPELINE.format(root=tmp_path))
     write_deltalake(tmp_path / "table" / "main", pa.table({"a": [1]}))
     orphan = tmp_path / "table" / "main" / "data" / "died" / "part-0.parquet"
@@ -289,8 +289,8 @@ def test_vacuum_names_what_would_go_and_deletes_only_when_told(run: Run, tmp_pat
     assert orphan.exists()
     assert "1 file deleted" in run("vacuum", "flights", "--delete").output
     assert not orphan.exists()
-    with pytest.raises(RotaError, match=r"Unknown pipeline 'nobody'. Known: flights"):
-        run("vacuum", "nobody")
+    with pytest.raises(RotaError, match=r"Unknown pipeline 'absent'. Known: flights"):
+        run("vacuum", "absent")
     assert run("vacuum", "--days", "1").exit_code == 2  # a run may still be writing
 
 

@@ -1,4 +1,4 @@
-"""What the commands read of Dagster's page where several deployments share it: each tells of its own alone."""
+"""What the commands read from a Dagster page that several deployments share: each reports its own deployment only."""
 
 import re
 import time
@@ -77,14 +77,14 @@ PRODUCTION = ["p__backlog", "default__membership"]
 
 
 def look(page: Page) -> tuple[list[str], dict[str, str], list[str], dict[str, int]]:
-    """The sensors, the code locations that are told of, the pipelines that nobody serves, and those whose runs failed."""
+    """The sensors, the reported code locations, the pipelines without a location, and those whose runs failed."""
     seen = read_dagster(page, ["p"], ["default"])
     assert not seen.silent
     failed = {name: max(one.times for one in of) for name, of in seen.failed.items()}
     return sorted(one.name for one in seen.sensors), dict(seen.locations), list(seen.unserved), failed
 
 
-def test_only_the_chosen_one_is_told_of() -> None:
+def test_only_the_chosen_location_is_reported() -> None:
     both = {"staging": STAGING, "production": PRODUCTION, "another": BROKEN}
     failed = {"p__consume": "production"}
     assert look(Page("u", "staging", both, failed)) == (sorted(STAGING), {}, [], {})
@@ -95,7 +95,7 @@ def test_only_the_chosen_one_is_told_of() -> None:
     assert every[3] == {"p": 3}
 
 
-def test_a_prefix_tells_two_of_one_code_location_apart() -> None:
+def test_a_prefix_distinguishes_two_deployments_of_one_code_location() -> None:
     one = {"one": [*STAGING, *PRODUCTION]}
     assert look(Page("u", "one/staging", one))[0] == sorted(STAGING)
     assert look(Page("u", "one", one))[0] == sorted([*STAGING, *PRODUCTION])
@@ -113,7 +113,7 @@ def test_rebalances_that_failed_are_their_groups() -> None:
     assert 4.0 <= seen.rebalances["default"].ago < 600.0, "the header has whole seconds"
 
 
-def test_names_that_collide_are_told() -> None:
+def test_colliding_names_are_reported() -> None:
     """Dagster keeps materializations, partition sets and checks by name alone: it would mix the two without a word."""
     both = {"staging": PRODUCTION, "production": PRODUCTION, "another": STAGING}
     (places, why), *more = look(Page("u", "staging", both))[1].items()
@@ -122,7 +122,7 @@ def test_names_that_collide_are_told() -> None:
     assert look(Page("u", "another", both))[1] == {}, "its own names are another's nowhere"
 
 
-def test_a_chosen_one_that_is_not_there_is_told() -> None:
+def test_a_chosen_location_that_is_missing_is_reported() -> None:
     seen = look(Page("u", "stagging", {"staging": STAGING}))
     assert seen == ([], {"stagging": "it is not there: mend ROTA_LOCATION, or the workspace"}, ["p"], {})
 
@@ -132,7 +132,7 @@ def tick(began: float, ended: float | None, error: Mapping[str, Any] | None = No
     return {"status": status, "timestamp": began, "endTimestamp": ended, "error": error}
 
 
-def test_a_code_server_that_does_not_answer_is_told_as_that_and_not_as_its_sensors() -> None:
+def test_a_silent_code_server_is_reported_and_its_sensors_are_not() -> None:
     """It was frozen: each tick failed after a minute, with the words of gRPC, and the page knew after two and a half."""
     ticks = (tick(90.0, None), tick(30.0, 90.0, LOST), tick(25.0, 26.0))
     seen = read_dagster(Page("u", "", {"one": PRODUCTION}, ticks=ticks), ["p"], ["default"])

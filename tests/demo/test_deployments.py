@@ -64,7 +64,7 @@ def test_the_one_that_is_named_is_meant(found: FoundJobs, location: str, meant: 
         (find(), "production", "No code location 'production' at .* has the job p__replay. Look at"),
     ],
 )
-def test_where_another_may_be_meant_none_is_taken_and_one_line_says_what_to_give(
+def test_an_ambiguous_location_is_refused_in_one_line_with_the_option(
     found: FoundJobs, location: str | None, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said) as refused:

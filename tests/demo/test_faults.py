@@ -24,7 +24,7 @@ from simulator.memory_store import MemoryServer
 from tests.claiming import claim_one
 from tests.conformance.targets import found_with
 
-# a partition, and the attempts of w1's run, of w2's, and of who joins
+# a partition, and the attempts of w1's run, of w2's, and of the worker that joins
 PARTITION, LATE, NEXT, THIRD = "p:a", "r1-0", "r2-0", "r3-0"
 
 
@@ -38,8 +38,8 @@ class EmptyPage(DagsterPage):
 @dataclass
 class Place:
     """A group of w1, whose run writes a batch, and w2; the table's log; and the stack, in which a worker takes its time to
-    die: meanwhile the attempts `meanwhile` are committed, and `later` while the next one dies. Who joins has at once the
-    partition and a run that writes a batch."""
+    die: meanwhile the attempts `meanwhile` are committed, and `later` while the next one dies. The worker that joins has at
+    once the partition and a run that writes a batch."""
 
     folder: Path
     meanwhile: Iterable[str] = ()
@@ -119,9 +119,9 @@ def test_a_kill_that_came_too_late_in_the_last_month_ends_the_demo(tmp_path: Pat
 
 
 def test_without_the_second_look_a_kill_after_a_commit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ablation: what the log says after the kill is not asked."""
+    """The ablation: the log is not read after the kill."""
     place = Place(tmp_path, [LATE, NEXT])
     monkeypatch.setattr(Observer, "has_committed", lambda *_: False)
     killed = place.play()
     assert killed.run_id == "r1"
-    assert LATE in [commit.attempt for commit in place.observer.commits], "the batch that it says was interrupted"
+    assert LATE in [commit.attempt for commit in place.observer.commits], "the batch that it reports as interrupted"

@@ -49,16 +49,16 @@ def test_the_frame_has_a_row_a_move() -> None:
 
 
 def test_a_partition_that_was_dropped_is_nobodys_since() -> None:
-    """It was its last owner's until the end, for no move tells of it."""
+    """The last owner keeps it until the end, because no move reports it."""
     gone = epoch(4, 133.0).model_copy(update={"dropped": ("f-A",)})
     back = epoch(5, 137.0, ("f-A", None, "w1"))
-    told = [Span("f-A", "w1", 100.0, 130.0), Span("f-A", "w3", 130.0, 133.0)]
-    assert find_spans(replace(STORY, epochs=(*STORY.epochs, gone)))["f-A"] == [*told, Span("f-A", None, 133.0, 140.0)]
-    again = [*told, Span("f-A", None, 133.0, 137.0), Span("f-A", "w1", 137.0, 140.0)]
+    shown = [Span("f-A", "w1", 100.0, 130.0), Span("f-A", "w3", 130.0, 133.0)]
+    assert find_spans(replace(STORY, epochs=(*STORY.epochs, gone)))["f-A"] == [*shown, Span("f-A", None, 133.0, 140.0)]
+    again = [*shown, Span("f-A", None, 133.0, 137.0), Span("f-A", "w1", 137.0, 140.0)]
     assert find_spans(replace(STORY, epochs=(*STORY.epochs, gone, back)))["f-A"] == again
 
 
-def test_of_one_partition_only_what_happened_to_it_is_told() -> None:
+def test_of_one_partition_only_what_happened_to_it_is_shown() -> None:
     story = keep_partition(STORY, "f-B")
     assert [(e.epoch, [m.partition for m in e.moves]) for e in story.epochs] == [(1, ["f-B"]), (2, ["f-B"])]
     assert [tick.partition for tick in story.commits] == ["f-B"]

@@ -79,10 +79,10 @@ def test_a_look_reads_files_and_logs_again_only_where_they_changed(
     assert read_lags(looker.look()) == {"q:a": 1}
 
 
-def test_a_pipeline_whose_file_was_removed_needs_a_person_who_forgets_it(
+def test_a_pipeline_whose_file_was_removed_needs_an_operator_to_forget_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its partitions were assigned for ever, nobody consumed them, and `rota status --check` exited with 0."""
+    """Its partitions stayed assigned, no run consumed them, and `rota status --check` exited with 0."""
     monkeypatch.setenv("ROTA_PIPELINES", str(tmp_path / "pipelines"))
     served = {"p"}
 
@@ -102,8 +102,8 @@ def test_a_pipeline_whose_file_was_removed_needs_a_person_who_forgets_it(
         return [(one.name, one.sentence) for one in Looker(tree).look().needs if one.cause == "unserved"]
 
     step = "no file declares it, and Dagster does not serve it: put its file back, or `rota forget --pipeline {}`"
-    assert find() == [("old", step.format("old"))], "why q is not served stands at its file"
+    assert find() == [("old", step.format("old"))], "the need of q's file states why q is not served"
     served.clear()
     assert [name for name, _ in find()] == ["p", "old"]
     (tmp_path / "pipelines").rename(tmp_path / "gone")
-    assert find() == [], "nobody knows what the files declare"
+    assert find() == [], "the declarations of the files are unknown"

@@ -11,7 +11,7 @@ import psutil
 ROOT = Path(__file__).parents[2]
 
 
-def test_who_shares_no_disk_loses_and_doubles_no_row(tmp_path: Path) -> None:
+def test_workers_without_a_shared_disk_lose_and_double_no_row(tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("ROTA_", "AWS_"))} | {"PYTHONPATH": str(ROOT)}
     words = ["--json", "--no-faults", "--workers", "2", "--store", "s3", "--spark", "cluster"]
     command = [sys.executable, "-m", "rota", "demo", *words, "--state", str(tmp_path / "demo")]

@@ -1,4 +1,4 @@
-"""A code server of Dagster that stood still for long, as on a laptop that slept, launches runs afterwards."""
+"""Dagster's code server launches runs after a long pause, such as a laptop's sleep."""
 
 import os
 import signal

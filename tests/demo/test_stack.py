@@ -48,7 +48,7 @@ def test_a_frozen_child_and_its_children_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("inherited", ["SIG_DFL", "SIG_IGN"])
 def test_a_child_dies_with_its_parent(tmp_path: Path, inherited: str) -> None:
     """Also where the parent ignores SIGTERM, as Dagster makes a process that was started by a shell's `&`; and a worker that
-    is told to end waits for a ZooKeeper that died, too: it stayed for minutes, with its Spark."""
+    gets SIGTERM also waits for a ZooKeeper that died: it stayed for minutes, with its Spark."""
     script = (
         "import os, signal, sys, time; from pathlib import Path; from rota.local.child import Child\n"
         f"signal.signal(signal.SIGTERM, signal.{inherited})\n"
@@ -115,7 +115,7 @@ def test_a_port_of_zookeeper_that_the_user_names_is_that_or_refused() -> None:
     assert choose_port(None) > 0
 
 
-def test_who_gives_up_names_the_folder_of_the_logs_and_their_last_errors(tmp_path: Path) -> None:
+def test_a_demo_that_gives_up_names_the_logs_folder_and_their_last_errors(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state").make()
     assert state.describe_logs() == f"The logs are in {state.logs}"
     (state.logs / "w1.log").write_text("all is well\n")
@@ -138,7 +138,7 @@ def test_only_a_folder_that_rota_made_is_emptied(tmp_path: Path) -> None:
     assert not [path for path in made.empty().root.iterdir() if path.name != MARK]
 
 
-def test_nobody_empties_or_enters_a_folder_in_use(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_neither_emptied_nor_used_again(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "state")
     with Stack(state):
         (state.tables / "mine").mkdir()
@@ -243,7 +243,7 @@ def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path)
             assert len(said) == 1
 
 
-def test_rota_up_says_a_need_once_and_once_when_it_is_over_and_nothing_ends_it(
+def test_rota_up_prints_a_need_once_and_its_end_once_and_keeps_running(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reporter = NeedsReporter(Progress())

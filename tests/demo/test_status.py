@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 UP = "\x1b[1A"  # the cursor goes up a line
 
 
-def test_status_shows_who_holds_what_and_how_far_it_got(group: Group, run: Run) -> None:
+def test_status_shows_owner_and_offset_of_each_partition(group: Group, run: Run) -> None:
     seen = run.json("status")
     assert seen["epoch"] == 2
     assert seen["sentence"].startswith("Epoch 2: w2 joined")
@@ -237,7 +237,7 @@ def collect(terminal: int, shown: list[str]) -> None:
             shown.append(written.decode(errors="replace"))
 
 
-def test_history_tells_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> None:
+def test_history_lists_the_epochs_and_draws_them(run: Run, tmp_path: Path) -> None:
     seen = run.json("history")
     assert [(e["epoch"], e["moved"]) for e in seen["epochs"]] == [(1, 3), (2, 1)]
     assert [(r["partition"], r["run_id"]) for r in seen["refused"]] == [("flights:UA", "run-6")]
@@ -263,7 +263,7 @@ def test_what_a_restored_table_lacks_hides_no_lag(run: Run, tmp_path: Path) -> N
     assert totals == ["flights", "3", "3", "2", "0"]
 
 
-def test_history_tells_of_one_partition_alone(run: Run, tmp_path: Path) -> None:
+def test_history_of_one_partition(run: Run, tmp_path: Path) -> None:
     seen = run.json("history", "flights:UA")
     assert [(e["epoch"], [m["to"] for m in e["moves"]]) for e in seen["epochs"]] == [(1, ["w1"]), (2, ["w2"])]
     assert [r["partition"] for r in seen["refused"]] == ["flights:UA"]

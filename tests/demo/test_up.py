@@ -33,7 +33,7 @@ def read_rows(main: Path) -> list[int]:
 
 
 def list_carrying(mark: str) -> list[psutil.Process]:
-    """Every process that inherited the mark, whoever its parent is now."""
+    """Every process that inherited the mark, also with another parent."""
     found = []
     for process in psutil.process_iter():
         try:

@@ -30,7 +30,7 @@ def made(sound: Made, tmp_path: Path) -> Made:
 
 
 def test_a_table_that_was_put_together_is_right(made: Made) -> None:
-    """By delta-rs, which calls every column nullable; the one file left as it was says that its partition never is."""
+    """By delta-rs, which calls every column nullable; the unchanged file declares that its partition never is."""
     rows = pq.read_table(file := made.some_file())
     at = rows.column_names.index("_partition")
     strict = rows.schema.set(at, pa.field("_partition", pa.string(), nullable=False))
@@ -105,7 +105,7 @@ def test_a_range_committed_twice_is_an_overlap_and_its_rows_are_duplicates(made:
     assert verdict.duplicates == len(path.read_text().splitlines()) - 1
 
 
-def test_a_landed_file_that_nobody_consumed_is_a_gap(made: Made) -> None:
+def test_a_landed_file_that_no_run_consumed_is_a_gap(made: Made) -> None:
     first = sorted((made.landing / "HA").glob("2*.csv"))[0]
     shutil.copy(first, first.with_name("2014-01.csv"))
     verdict = made.verdict()
@@ -113,7 +113,7 @@ def test_a_landed_file_that_nobody_consumed_is_a_gap(made: Made) -> None:
     assert verdict.missing == len(first.read_text().splitlines()) - 1
 
 
-def test_files_that_no_version_names_are_orphans_and_harm_nobody(made: Made) -> None:
+def test_files_that_no_version_names_are_harmless_orphans(made: Made) -> None:
     left_over = made.table / "main" / "data" / "attempt" / "70" / "part-0.parquet"
     left_over.parent.mkdir(parents=True)
     shutil.copy(made.some_file(), left_over)

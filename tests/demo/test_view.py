@@ -100,7 +100,7 @@ def test_a_need_that_may_come_is_listed_apart_from_what_is_retried() -> None:
     ]  # fmt: skip
 
 
-def test_of_two_waits_one_in_the_other_the_outer_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_nested_waits_the_outer_one_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(view, "errors", Console(file=out, force_terminal=True))
     monkeypatch.setattr(view, "SILENT", 0.0)

@@ -1,4 +1,4 @@
-"""A command that lets one wait for longer than a second says for what, on a terminal, and nothing elsewhere."""
+"""A command that waits for longer than a second prints for what, on a terminal only."""
 
 import io
 
@@ -10,7 +10,7 @@ from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize(("terminal", "patience"), [(True, 0.01), (True, 60.0), (False, 0.01)])
-def test_a_wait_is_told_on_a_terminal_once_it_is_long(
+def test_a_long_wait_is_reported_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, patience: float
 ) -> None:
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""The pages that people read, and what stands in them: blocks of code, commands, paths, links."""
+"""The pages of the documentation and their contents: blocks of code, commands, paths, links."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The texts that the program can print, read from its source: a placeholder stands for what is filled in."""
+"""The texts that the program can print, read from its source: a placeholder replaces what is filled in."""
 
 import ast
 from functools import cache

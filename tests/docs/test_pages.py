@@ -132,7 +132,7 @@ def test_a_document_of_the_pages_is_planned(block: Block, tmp_path: Path) -> Non
     (tmp_path / "state.json").write_text(block.text)
     answer = CliRunner().invoke(cli, ["plan", str(tmp_path / "state.json"), "--json"])
     assert answer.exit_code == 0, answer.output
-    assert len(json.loads(answer.stdout)["assignment"]["w2"]) == 2, "as the page says"
+    assert len(json.loads(answer.stdout)["assignment"]["w2"]) == 2, "as on the page"
 
 
 def is_component(block: Block) -> bool:
@@ -290,7 +290,7 @@ def test_the_classes_of_the_glossary_exist() -> None:
     assert not [word for word in named if not re.search(rf"^class {word}\b", code, re.M)]
 
 
-FILLED = {"name", "module"}  # of a pipeline, by who loads its file
+FILLED = {"name", "module"}  # of a pipeline, by the loader of its file
 
 
 def test_the_page_of_the_api_has_each_argument_with_its_default() -> None:
@@ -320,10 +320,10 @@ def test_the_page_of_sources_has_all_that_a_source_may_lack() -> None:
     """Each protocol beside `Source`, with its members."""
     page = (ROOT / "docs" / "sources.md").read_text().split("## A whole source")[0]
     rows = re.findall(r"^\| `(\w+)`[^|]*\| ([^|]*) \|", page, re.M)
-    told = {name: set(re.findall(r"`(\w+)`", members)) for name, members in rows}
+    listed = {name: set(re.findall(r"`(\w+)`", members)) for name, members in rows}
     there: dict[str, set[str]] = {}
     for module in ("ports", "spark/spark_source"):
         for kind in ast.parse((ROOT / "rota" / "dataplane" / f"{module}.py").read_text()).body:
             if isinstance(kind, ast.ClassDef) and "runtime_checkable" in map(ast.unparse, kind.decorator_list):
                 there[kind.name] = {one.name for one in kind.body if isinstance(one, ast.FunctionDef)}
-    assert there == {name: told.get(name) for name in there}
+    assert there == {name: listed.get(name) for name in there}

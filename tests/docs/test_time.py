@@ -1,4 +1,4 @@
-"""Each constant of seconds stands on its page, with its value and with what breaks."""
+"""Each constant of seconds is on its page, with its value and what breaks."""
 
 import re
 from pathlib import Path
@@ -15,9 +15,9 @@ def test_each_constant_of_seconds_is_on_the_page_with_its_value() -> None:
         for path in (ROOT / folder).rglob("*.py"):
             found |= {(str(path.relative_to(ROOT)), *one) for one in SECONDS.findall(path.read_text())}
     rows = ROW.findall((ROOT / "docs" / "time.md").read_text())
-    told = {(path, ", ".join(names.replace("`", "").split()), value) for path, names, value in rows}
-    assert len(told) == len(rows) > 50
-    assert told == found
+    listed = {(path, ", ".join(names.replace("`", "").split()), value) for path, names, value in rows}
+    assert len(listed) == len(rows) > 50
+    assert listed == found
 
 
 def test_what_was_ten_things_is_called_what_it_is() -> None:
@@ -29,13 +29,13 @@ def test_what_was_ten_things_is_called_what_it_is() -> None:
 
 
 def test_every_module_that_asks_the_wall_clock_is_on_the_page() -> None:
-    """The demo's are its stage: who watches it has one clock."""
+    """The demo is left out: its observer has one clock."""
     asks = re.compile(r"\btime\.time\b|\bdatetime\.now\b")
-    told = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "time.md").read_text().split("## Wall clocks")[1]))
+    listed = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "time.md").read_text().split("## Wall clocks")[1]))
     found = {
         str(file.relative_to(ROOT))
         for room in ("rota", "assets", "sensors", "resources")
         for file in (ROOT / room).rglob("*.py")
         if not any(part.is_symlink() for part in file.parents) and asks.search(file.read_text())
     }
-    assert {one for one in found if not one.startswith("rota/demo/")} == told
+    assert {one for one in found if not one.startswith("rota/demo/")} == listed

@@ -16,7 +16,7 @@ PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 
 
 class Broker:
-    """A running broker; nobody else knows its ports."""
+    """A running broker; no other test knows its ports."""
 
     def __init__(self, folder: Path) -> None:
         assert PROGRAMS.exists(), "RabbitMQ is not installed. Type: make tools"
@@ -55,7 +55,7 @@ class Broker:
         return process
 
     def kill(self) -> None:
-        """kill -9, and nobody answers any more."""
+        """kill -9, and no broker answers any more."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LONG)
         wait_until(lambda: not self.answers())

@@ -1,4 +1,4 @@
-"""`rota check` on pipelines of RabbitMQ: one line says what is wrong, and what to do."""
+"""`rota check` on pipelines of RabbitMQ: one line states what is wrong and what to do."""
 
 import json
 import os
@@ -17,7 +17,7 @@ pipeline = Pipeline(source={kind}({url!r}, prefix={prefix!r}, count=2, schema="n
 """
 
 
-def test_check_says_in_one_line_why_queues_cannot_be_read(tmp_path: Path, broker: Broker, prefix: str) -> None:
+def test_check_reports_in_one_line_why_queues_cannot_be_read(tmp_path: Path, broker: Broker, prefix: str) -> None:
     with Publisher(broker.url, prefix, 2):
         pass
     with broker.connect() as connection:

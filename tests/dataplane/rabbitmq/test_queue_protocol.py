@@ -16,5 +16,5 @@ def test_the_page_lists_every_name() -> None:
     assert {name for kind, name in names if kind == "queue"} == queues
 
 
-def test_a_ledger_is_written_as_the_page_says() -> None:
+def test_a_ledger_is_written_as_documented() -> None:
     assert Ledger(7, (b"ab", b"c")).encode() == b'{"next": 7, "sizes": [2, 1]}\nabc'

@@ -117,7 +117,7 @@ def test_a_hole_parks_its_partition_until_it_is_skipped(queue_world: World, brok
     assert skip(world.tree, ports, "p:1") == (0, 1)
     skipped, event = world.run("1")
     assert isinstance(skipped, CommittedBatch), "what the skip took to look was given back"
-    assert (skipped.start, skipped.end, skipped.rows) == (0, 1, 0), "the skip is told"
+    assert (skipped.start, skipped.end, skipped.rows) == (0, 1, 0), "the skip is reported"
     assert isinstance(event, CommittedBatch)
     assert (event.start, event.rows) == (1, event.end - 1)
     assert (

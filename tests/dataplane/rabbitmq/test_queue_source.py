@@ -93,7 +93,7 @@ class Drain:
         self.came: list[int] = []
 
     def run(self, *, acknowledge: bool = True) -> int:
-        """One run; returns where the table stands after it."""
+        """Run once; return the table's offset after it."""
         ports = self.bench.open(most=self.most)
         source = ports.source
         assert isinstance(source, QueueSource)
@@ -191,7 +191,7 @@ def test_acknowledging_before_the_table_has_it_loses(bench: QueuesBench, monkeyp
     source.acknowledge({"p:a": 30})  # and no commit
     source.close()
     assert drain.run() == 0
-    assert drain.damage(100)["lost"] == 100, "the queue waits for what nobody has any more"
+    assert drain.damage(100)["lost"] == 100, "the queue waits for messages that are lost"
 
 
 def test_a_message_that_is_there_twice_is_taken_once(bench: QueuesBench) -> None:
@@ -259,7 +259,7 @@ def list_ignored(bench: QueuesBench) -> Mapping[str, str]:
     return source.list_ignored()
 
 
-def test_a_hole_is_told_and_what_is_behind_it_is_held_back(bench: QueuesBench) -> None:
+def test_a_hole_is_reported_and_later_messages_are_held_back(bench: QueuesBench) -> None:
     drain = Drain(bench, 1000)
     bench.land("a", 10)
     bench.lose("p:a", 4)
@@ -274,7 +274,7 @@ def test_a_hole_is_told_and_what_is_behind_it_is_held_back(bench: QueuesBench) -
     assert drain.damage(4) == WHOLE
 
 
-def test_a_quarantine_that_somebody_else_made_is_told_in_one_line(bench: QueuesBench) -> None:
+def test_a_foreign_quarantine_is_reported_in_one_line(bench: QueuesBench) -> None:
     """The run that was to set something aside there said that the broker may be away."""
     bench.land("a", 1)
     stranger.put(bench.broker, f"{bench.prefix}a", {7: b"stray"}, **{"rota-sequence": None})

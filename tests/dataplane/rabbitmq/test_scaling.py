@@ -1,4 +1,4 @@
-"""The StatefulSet article under two protocols: ten queues over three workers, then four, while somebody publishes."""
+"""The StatefulSet article under two protocols: ten queues over three workers, then four, while a publisher runs."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +45,7 @@ class Stage:
         found_own_records(world.tree, map(world.pipeline.partition, keys))
 
     def join(self, owned: list[int], *workers: str) -> None:
-        """They join, and everybody hands over until each owns so many."""
+        """They join, and all workers hand over until each owns so many."""
         live = Live(endpoint=self.world.endpoint)
         for worker in workers:
             agent = Agent(self.world.open(), worker, live, lambda *_, **__: None, max_shutdown=60, session_timeout=10)

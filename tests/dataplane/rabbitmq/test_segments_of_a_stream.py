@@ -54,7 +54,7 @@ def list_numbers(world: World) -> list[object]:
 
 
 def test_the_offsets_that_the_broker_keeps_for_itself_are_passed_over(world: World, publish: Publish) -> None:
-    """A partition stood still for ever at the end of the first segment: `did not give offset 14 in time`."""
+    """A partition stopped for ever at the end of the first segment: `did not give offset 14 in time`."""
     publish(100, SEGMENT)
     (batch,) = world.run("0")
     assert isinstance(batch, CommittedBatch)
@@ -81,7 +81,7 @@ def test_what_the_retention_took_is_skipped_in_one_step_and_never_unseen(
     (event,) = world.run("0")
     if not guard:
         assert isinstance(event, CommittedBatch)
-        assert 155 - first.rows - event.rows > 20, "rows are lost, and nobody was told"
+        assert 155 - first.rows - event.rows > 20, "rows are lost without a report"
         return
     assert isinstance(event, ParkedPartition)
     assert "offset 5 was asked for: its retention is over. To go on without: rota skip p:0" in event.reason
@@ -91,6 +91,6 @@ def test_what_the_retention_took_is_skipped_in_one_step_and_never_unseen(
     skipped, rest = world.run("0")
     assert isinstance(skipped, CommittedBatch)
     assert isinstance(rest, CommittedBatch)
-    assert (skipped.start, skipped.end, skipped.rows) == (5, end, 0), "the skip is told"
+    assert (skipped.start, skipped.end, skipped.rows) == (5, end, 0), "the skip is reported"
     assert (rest.start, rest.lag) == (end, 0)
     assert list_numbers(world)[-rest.rows :] == list(range(150 - rest.rows, 150))
