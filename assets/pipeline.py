@@ -137,9 +137,8 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
         from rota.dagster.assets.ending import make_ending
         from rota.registry import open_ports
         from rota.run.answer import answer
-        from rota.run.replay import replay
+        from rota.run.replay import plan_replay, replay
         from rota.run.serve import RunLimits, serve
-        from rota.run.spans import choose_spans, list_rounds
         from rota.settings import Settings, check_known
 
         output = batch.RunOutput(context, pipeline, names)
@@ -156,11 +155,11 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
             for partition in typed:
                 check_known("partition", partition, known)
             if again := config.replay or (Replay(changed=True) if is_replay else None):
-                spans = choose_spans(ports, mine, again.choose())
-                for ranges in list_rounds(spans):
+                rounds = plan_replay(ports, mine, again.choose())
+                for ranges in rounds:
                     for done in replay(tree, ports, ranges, context.run.run_id):
                         yield from output.show_replay(done, tree, ports)
-                yield from output.show_unreplayed(p for p in mine if p not in spans)
+                yield from output.show_unreplayed(p for p in mine if not any(p in ranges for ranges in rounds))
             elif one := config.incarnation:
                 limits = RunLimits(settings.linger.total_seconds(), settings.max_run.total_seconds())
                 session, run_id = tree.store.session, context.run.run_id

@@ -24,6 +24,7 @@ from pathlib import Path
 from benchmarks.costs import format_table
 from benchmarks.pages import write_section
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import ASSIGN
 from rota.local.bucket import BucketServer, serve_buckets
 from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_source
@@ -57,14 +58,14 @@ def open_pipeline(bucket: str) -> FilesSource:
 def look(bucket: str) -> int:
     """A look that gives what is new its offsets; how many objects have one."""
     source = open_pipeline(bucket)
-    return sum(source.assign_offsets(_partitions(source)).values())
+    return sum(source.observe(_partitions(source), ASSIGN).ends.values())
 
 
 def find_batch(bucket: str) -> int:
     """What a run does before Spark reads a batch of the newest objects, a thousand over all prefixes: how many it may
     read."""
     source = open_pipeline(bucket)
-    ends = source.read_assigned_ends(_partitions(source))
+    ends = source.observe(_partitions(source)).assigned
     each = max(1, MANY // len(ends))
     (ranges, *_) = source.plan_jobs({p: end - each for p, end in ends.items()}, ends)
     if source.find_broken(ranges):

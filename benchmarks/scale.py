@@ -41,6 +41,7 @@ from deltalake.transaction import AddAction
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import ASSIGN
 from rota.deltalog import kept_tables, packs
 from rota.errors import ConfigError
 from rota.ledger import schema
@@ -163,14 +164,13 @@ def build_index(folder: Path, files: int, partitions: int) -> None:
 def measure_index(folder: Path, files: int, partitions: int) -> None:
     """Of a look, of a run, of an append."""
     one, wanted, end = open_landing(folder), name_partitions(partitions), files // partitions
-    print_least_time("the first look of a process", lambda: one.read_ends(wanted), 1)
-    print_least_time("each further look", lambda: one.read_ends(wanted))
-    print_least_time("a look at one partition", lambda: one.read_ends(wanted[:1]))
+    print_least_time("the first look of a process", lambda: one.observe(wanted).ends, 1)
+    print_least_time("each further look", lambda: one.observe(wanted).ends)
+    print_least_time("a look at one partition", lambda: one.observe(wanted[:1]).ends)
     ranges = dict.fromkeys(wanted, (end - 1, end))
 
     def run() -> None:
-        one.read_assigned_ends(wanted)
-        one.assign_offsets(wanted)
+        one.observe(wanted, ASSIGN)
         one.plan_jobs(dict.fromkeys(wanted, end - 1), dict.fromkeys(wanted, end))
         one.find_broken(ranges)
         one.index.files(ranges)  # for the links

@@ -33,6 +33,11 @@ class DeclaredSource(Protocol):
         """The values that may contain `${VAR}`."""
         ...
 
+    @property
+    def start(self) -> str | int:
+        """Where a partition begins that the pipeline reads for the first time: "earliest", "latest" or an offset."""
+        ...
+
 
 def name_columns(schema: str) -> list[str]:
     """Return the names of the top-level columns of a DDL schema."""

@@ -24,7 +24,7 @@ from rota.coordination import embedded
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
-from rota.dataplane.ports import FailedPartition
+from rota.dataplane.ports import ASSIGN, FailedPartition
 from rota.dataplane.spark import session, spark_server
 from rota.dataplane.spark.spark_server import MEMORY, SparkServer, SparkSettings
 from rota.errors import EnvironmentFailed
@@ -116,7 +116,7 @@ def _run_batches(url: str, scratch: Path) -> None:
     for format in ("json", "csv", "parquet"):
         pipeline = _make_pipeline(format, scratch)
         ports = open_ports(pipeline, pipeline.group, connect=lambda _: spark)
-        ends = ports.source.assign_offsets(tuple(map(pipeline.partition, ports.source.list_keys())))
+        ends = ports.source.observe(tuple(map(pipeline.partition, ports.source.list_keys())), ASSIGN).ends
         ranges = {p: (0, end) for p, end in ends.items()}
         for piece in ports.job.run([ranges], endpoint=url, run_id="prepare", schema=None, whole=True):
             if isinstance(piece, FailedPartition):

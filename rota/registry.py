@@ -10,11 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.files.bucket import POLL_INTERVAL
+from rota.dataplane.files.file_index import FileIndex
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.kafka import reading
 from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
-from rota.dataplane.ports import Home, Job, Paced, Ports, Replays, Source
+from rota.dataplane.ports import Job, Ports, Replays, Source, SourceContext
 from rota.dataplane.rabbitmq.declaration import RabbitQueues, RabbitStreams
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.dataplane.rabbitmq.stream_source import StreamSource
@@ -25,12 +27,14 @@ from rota.errors import ConfigError, RotaError
 from rota.ledger.values import Ranges
 from rota.pipeline import Delta, Files, Pipeline
 from rota.settings import expand
+from rota.stores import READ_BY_SPARK, join
 
 if TYPE_CHECKING:
     from rota.dataplane.spark.session import Connect
 
 T = TypeVar("T")
-SOURCES: Mapping[type, Callable[[Pipeline, Home], SparkSource]] = {
+BUCKETS = tuple(f"{scheme}://" for scheme in READ_BY_SPARK)
+SOURCES: Mapping[type, Callable[[Pipeline, SourceContext], SparkSource]] = {
     Files: FilesSource.of,
     Kafka: KafkaSource.of,
     RabbitQueues: QueueSource.of,
@@ -38,6 +42,10 @@ SOURCES: Mapping[type, Callable[[Pipeline, Home], SparkSource]] = {
 }
 TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
 OWNERS: Mapping[type, Callable[[str, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
+
+RENAMES: Mapping[type, Callable[[str, str, str, int], None]] = {
+    Files: lambda tables, old, new, number: FileIndex(join(tables, "index")).rename(old, new, number)
+}
 
 # How a declaration reads a sample from the first offset: one file, or a number of records, per partition. A source that is
 # not here removes what it reads from its queue.
@@ -64,20 +72,30 @@ def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
         return {p: one.offset for p, one in main.read_positions_in(main.open(), partitions).items()}
 
     return _choose(SOURCES, pipeline.source)(
-        pipeline, Home(tables.location, tables.scratch, read_offsets, main.read_schema)
+        pipeline, SourceContext(tables.location, tables.scratch, read_offsets, main.read_schema)
     )
 
 
 def find_interval(pipelines: Iterable[Pipeline]) -> float:
-    """Return the longest `Paced.look_every` of their sources, in seconds. A source that cannot be opened has none; the
-    next read of it reports why.
+    """Return the seconds from one poll to the next while nothing comes; 0 if polling the sources costs nothing.
+
+    A variable that is not set counts as nothing; the next read of the source reports it.
     """
     intervals = [0.0]
-    for pipeline in pipelines:
+    for text in (text for pipeline in pipelines for text in pipeline.source.texts):
         with suppress(RotaError):
-            source = open_source(pipeline)
-            intervals += [source.look_every] if isinstance(source, Paced) else []
+            intervals += [POLL_INTERVAL] if expand(text).startswith(BUCKETS) else []
     return max(intervals)
+
+
+def rename_offsets(pipeline: Pipeline, old: str, number: int) -> None:
+    """Give the offsets of pipeline `old` to this pipeline, if its source keeps them under the pipeline's name.
+
+    Args:
+        number: the number of the rename. A second call with the same number does nothing.
+    """
+    if rename := RENAMES.get(type(pipeline.source)):
+        rename(open_tables(pipeline, pipeline.group).location, old, pipeline.name, number)
 
 
 def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:

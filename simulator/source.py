@@ -1,9 +1,10 @@
 """A source in memory: every partition is a row of offsets that grows, and nothing in it ever breaks."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
+from rota.dataplane.ports import ENDS, Observation, Query
 from rota.errors import RotaError, SourceChanged
 from rota.ledger.values import Ranges
 
@@ -17,28 +18,17 @@ class MemorySource:
     most: Callable[[str], int]
     pause: Callable[[], None] = lambda: None
     keys: Callable[[], Iterable[str]] = tuple
-    skips_existing: ClassVar[bool] = False
-
-    def find_place(self) -> str:
-        """See `Source.find_place`."""
-        return "memory"
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`."""
         return tuple(sorted(self.keys()))
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`."""
-        return {p: self.end(p) for p in partitions}
-
-    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.assign_offsets`."""
-        self.pause()
-        return self.read_ends(partitions)
-
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
-        """A partition begins at its first offset."""
-        return dict.fromkeys(ends, 0)
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
+        """See `Source.observe`."""
+        if query.assign:
+            self.pause()
+        ends = {p: self.end(p) for p in partitions}
+        return Observation(ends=ends, starts=query.choose_starts("earliest", ends), place="memory")
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
         """One job of all that is new."""

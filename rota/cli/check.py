@@ -310,25 +310,25 @@ def _probe_schema(pipeline: "Pipeline", spark: "SparkSession", endpoint: str) ->
 
 
 def _check_source(pipeline: "Pipeline") -> str:
-    from rota.dataplane.ports import LeavesOut
+    from rota.dataplane.ports import INSPECT
     from rota.registry import open_source
 
     source = open_source(pipeline)
-    place, keys = source.find_place(), source.list_keys()
+    seen = source.observe((), INSPECT)
+    keys = source.list_keys()
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
-    ignored = source.list_ignored() if isinstance(source, LeavesOut) else {}
-    aside = [f"{path} ({why})" for path, why in ignored.items()]
+    aside = [f"{path} ({why})" for path, why in seen.ignored.items()]
     rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
-    return f"{place} has {errors.counted(len(keys), 'partition')}{some}{rest}"
+    return f"{seen.place} has {errors.counted(len(keys), 'partition')}{some}{rest}"
 
 
 def _may_change(pipeline: "Pipeline") -> bool:
-    """Whether somebody may change what was consumed. No where the source cannot be opened: its own line says why."""
-    from rota.dataplane.ports import ChangesInPlace
+    """Whether users may change what was consumed. False if the source cannot be opened: its own line states why."""
+    from rota.dataplane.ports import HasFiles
     from rota.registry import open_source
 
     try:
-        return isinstance(open_source(pipeline), ChangesInPlace)
+        return isinstance(open_source(pipeline), HasFiles)
     except RotaError:
         return False
 

@@ -77,6 +77,7 @@ def _try(
 ) -> "tuple[str, str, Tryout]":
     """Where the source is, why the pipeline's table was not compared, and what was found."""
     from rota.catalog import load_file
+    from rota.dataplane.ports import INSPECT
     from rota.dataplane.spark.session import keep_session
     from rota.registry import open_tables, open_tryout
     from rota.run.tryout import try_out
@@ -84,7 +85,7 @@ def _try(
     with _spark(spark) as answer, keep_session() as connect:
         pipeline = load_file(file)
         ports, lenient = open_tryout(pipeline, folder, records, len(keys) or partitions, connect)
-        place = ports.source.find_place()
+        place = ports.source.observe((), INSPECT).place
         chosen = _choose(ports.source.list_keys(), keys, partitions, place)
         schema, note = None, ""
         try:

@@ -1,31 +1,39 @@
 """The ports of a run: what the verbs ask of a source and of a job, and the values that they exchange.
 
-Law: the verbs (consume, replay, skip, retry, backlog, adopt, rename) touch sources, Spark and the clock through these
-protocols alone, and tables through the `Ledger`, whose log and files are ports of its own (`rota/ledger/port.py`). So
-whoever implements them can run the verbs. An implementation is found by its declaration in `rota/registry.py` and passes
-the suite of its port in `tests/dataplane/conformance/`.
+Terms:
+    offset: an int64 that numbers a record of a partition, or a file. It grows; there may be holes between two records.
+    assigned end: one past the newest offset that the source has given to data.
+    end: one past the newest offset that a run would find now. It is the assigned end, or greater if new data wait for
+        their offsets.
+    range: the offsets `[start, end)`.
+    partition: the id that the pipeline makes of a key of the source, such as `flights:UA`.
 
-An offset is an int64 and grows within a partition; there may be holes between two records. A range is half-open. A
-partition is named by its id, which the pipeline makes of the source's key.
+Law: the verbs (consume, replay, skip, retry, backlog, adopt, rename) use sources, Spark and the clock through these
+protocols alone, and tables through the `Ledger`, whose ports are in `rota/ledger/port.py`. `rota/registry.py` maps a
+declaration to its implementation. Each implementation passes the suite of its port in `tests/dataplane/conformance/`.
 """
 
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from rota.errors import DataError, RotaError
 from rota.ledger.ledger import Ledger
-from rota.ledger.values import DataFile, Ranges, Spans
+from rota.ledger.values import DataFile, Position, Ranges, Spans
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """What a source is given beside its declaration. Below `location`, where the tables are, `index/` is the source's own;
-    so is what an attempt puts into `scratch`, a folder that the run and its Spark see. `read_offsets` says where the table
-    stands with each of these partitions, whoever has it; None where it does not know one. `read_columns` gives the table's
-    columns, JSON; None where there is no table."""
+class SourceContext:
+    """What a source gets beside its declaration.
+
+    Attributes:
+        location: where the tables are. The folder `index/` below it belongs to the source.
+        scratch: a folder that the run and its Spark can read and write. An attempt keeps its files there.
+        read_offsets: returns the table's offset of each partition; None if the table does not know the partition.
+        read_columns: returns the table's columns as JSON; None if there is no table.
+    """
 
     location: str
     scratch: Path
@@ -33,262 +41,247 @@ class Home:
     read_columns: Callable[[], str | None]
 
 
-class Source(Protocol):
-    """Where ranges are read. Law: an offset that was assigned means the same data for ever, for every reader.
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What the main table consumed, so that a source can notice that it lost offsets.
 
-    Several runs on several machines may use one source at the same time. No method starts Spark. Each may raise
-    EnvironmentFailed where the source as a whole cannot be reached.
-
-    Here is what every source can do. What only some can do are the protocols below: a source has the members of one, or
-    none of them. A verb asks by `isinstance`, and says what is missing where it cannot go on without.
+    Invariant: the positions were read before the source is observed, because a commit follows the offsets that it consumes.
     """
 
-    def find_place(self) -> str:
-        """Where a person finds the source. Raises ConfigError, with the next step, where it is not there."""
-        ...
+    positions: Mapping[str, Position] = field(default_factory=dict)
+    main: Ledger | None = None
 
-    def list_keys(self) -> tuple[str, ...]:
-        """The partition keys that exist now, sorted. Writes nothing."""
-        ...
+    def find_beyond(self, ends: Mapping[str, int]) -> set[str]:
+        """Return the partitions of which a commit consumed an offset at or beyond these assigned ends.
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """The end offset (one past the newest) that a run would find now, of what can be read. Writes nothing."""
-        ...
-
-    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """Gives each new record one offset, also where callers race, and returns the end offsets of what can be read."""
-        ...
-
-    @property
-    def skips_existing(self) -> bool:
-        """Whether what is there when the pipeline is first consumed is left out."""
-        ...
-
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
-        """The first offset to consume of partitions that the table does not know, given their end offsets. `later` are
-        those that appeared after others were consumed: of them nothing is left out."""
-        ...
-
-    def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
-        """What one run reads, as jobs in the order of `starts`. Each job fits the source's largest job. Each partition with
-        something new is in one job, with one offset or more and at most its largest batch."""
-        ...
-
-    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """The partitions whose range is not what its offsets mean (SourceChanged), or cannot be read (EnvironmentFailed).
-        Where the range begins with a hole, the fact `behind` of the error is the first offset behind it."""
-        ...
-
-    def locate(self, partition: str, offset: int) -> str:
-        """Where a person finds the data of an offset, such as the name of a file."""
-        ...
+        A partition that begins at an offset that the source has not reached yet is not among them.
+        """
+        behind = {p: end for p, end in ends.items() if p in self.positions and (self.positions[p].offset or 0) > end}
+        log = self.main.read_log_back_to(behind) if self.main else ()
+        return {p for p, end in behind.items() if any(one.goes_beyond(p, end) for one in log)}
 
 
-@runtime_checkable
-class Paced(Protocol):
-    """Each look at it may cost money."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What a caller asks for beside the ends of partitions.
 
-    @property
-    def look_every(self) -> float:
-        """Seconds from one look to the next of whoever waits, while nothing comes; 0 where a look costs nothing."""
-        ...
+    Attributes:
+        assign: new data get offsets, also if callers race. Without it, an observation writes nothing and takes nothing.
+        starts: the partitions whose first offset to consume is asked for.
+        founding: of `starts`, the partitions with which the pipeline begins. Where the declaration skips existing data
+            (`start="latest"`), they start at their end; partitions that appear later start at their first offset.
+        consumed: what the table consumed, to find lost offsets. A partition that lost some gets no offset.
+        open_since: asks for the records that are withheld, and which are older than this (seconds since 1970).
+        ahead: data that will be ready in so many seconds count as ready.
+        inspect: asks for the place of the source and for what is never read, and whether the place can be used.
+    """
+
+    assign: bool = False
+    starts: Collection[str] = ()
+    founding: Collection[str] = ()
+    consumed: Consumed = field(default_factory=Consumed)
+    open_since: float | None = None
+    ahead: float = 0.0
+    inspect: bool = False
+
+    def choose_starts(
+        self, declared: str | int, ends: Mapping[str, int], firsts: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """Return the first offset to consume of each partition of `starts` that can be read.
+
+        Args:
+            declared: the `start` of the declaration: "earliest", "latest" or an offset.
+            ends: the ends of the partitions that can be read.
+            firsts: the first offsets that are still there; by default 0.
+        """
+        first, left = declared if isinstance(declared, int) else 0, firsts or {}
+        return {
+            p: ends[p] if declared == "latest" and p in self.founding else max(first, left.get(p, 0))
+            for p in self.starts
+            if p in ends
+        }
 
 
-@runtime_checkable
-class Rests(Protocol):
-    """What comes has to rest before it gets an offset: a source knows when that will be, if nobody changes it until then."""
-
-    def find_rest(self, within: float) -> float:
-        """Seconds until all has rested that the last `read_ends` left and that rests within so many; `within` where it left
-        nothing of this."""
-        ...
-
-    def ahead(self, seconds: float) -> Self:
-        """The source as it will be in so many seconds."""
-        ...
-
-
-@runtime_checkable
-class WaitsAlone(Protocol):
-    """One partition may be unreadable while others are read: the source leaves it out of what it returns."""
-
-    def explain_unreadable(self, partition: str) -> str:
-        """Why the partition cannot be read now, with the next step; empty where it can."""
-        ...
-
-
-@runtime_checkable
-class LeavesOut(Protocol):
-    """There may be something in it that is never read."""
-
-    def list_ignored(self) -> Mapping[str, str]:
-        """What lies in the source and is never read: name -> reason. Writes nothing."""
-        ...
+ENDS, ASSIGN, INSPECT = Query(), Query(assign=True), Query(inspect=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """The first offset that is withheld, and why. `old`: its record is stamped before the time that the caller names."""
+    """The first offset that is withheld, and why. `old`: its record is older than the time that the caller named."""
 
     offset: int
     why: str
     old: bool = False
 
 
-@runtime_checkable
-class Withholds(Protocol):
-    """A partition may have records that no reader gets yet, such as those behind an open transaction."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a source found in one look at some partitions. The mappings are by partition.
 
-    def find_withheld(self, partitions: tuple[str, ...], then: float) -> Mapping[str, Withheld]:
-        """Return what each partition withholds; `then` is in seconds since 1970. Writes nothing."""
+    Attributes:
+        ends: the ends of the partitions that can be read.
+        unreadable: why a partition cannot be read now, with the next step. The source as a whole can be reached.
+        starts: the first offset to consume, of the partitions that `Query.starts` names and that can be read.
+        assigned: the assigned ends.
+        lost: why the source no longer has offsets that the table consumed, or gave them to other data.
+        leader_epochs: the epoch of the partition's leader. A leader of a partition has a greater epoch than the one
+            before; a table keeps the epoch of its last commit.
+        withheld: what no reader gets yet, such as the records behind an open transaction.
+        ready_in: seconds until data that were too new are ready, an item each.
+        index: the id of what gives offsets their meaning; under another id, an offset is other data. Empty: there is none.
+        place: where an operator finds the source.
+        ignored: what lies in the source and is never read: name -> reason.
+    """
+
+    ends: Mapping[str, int]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    starts: Mapping[str, int] = field(default_factory=dict)
+    assigned: Mapping[str, int] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    leader_epochs: Mapping[str, int] = field(default_factory=dict)
+    withheld: Mapping[str, Withheld] = field(default_factory=dict)
+    ready_in: tuple[float, ...] = ()
+    index: str = ""
+    place: str = ""
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+
+class Source(Protocol):
+    """Where ranges are read.
+
+    Law: an assigned offset means the same data for ever, for every reader.
+
+    Several runs on several machines may use one source at the same time. No method starts Spark. Each method raises
+    EnvironmentFailed if the source as a whole cannot be reached.
+
+    `SparkSource` in `rota/dataplane/spark/spark_source.py` adds `read`. The protocols below are optional: a source has
+    all members of one, or none. A verb tests for a protocol with `isinstance`.
+    """
+
+    def list_keys(self) -> tuple[str, ...]:
+        """Return the partition keys that exist now, sorted. Writes nothing."""
+        ...
+
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
+        """Look at these partitions once.
+
+        Raises:
+            ConfigError: the source does not exist or cannot be used, with the next step, if the query inspects it.
+            ForeignTable: the query assigns offsets, and the source belongs to another table.
+        """
+        ...
+
+    def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
+        """Return what one run reads, as jobs in the order of `starts`.
+
+        Each job fits the source's largest job. Each partition with something new is in one job, with at least one offset
+        and at most its largest batch.
+        """
+        ...
+
+    def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
+        """Return the partitions whose range is not what its offsets mean (SourceChanged) or cannot be read
+        (EnvironmentFailed).
+
+        If a range begins with a hole, the fact `behind` of the error is the first offset after the hole. The verbs call it
+        before and after a job.
+        """
+        ...
+
+    def locate(self, partition: str, offset: int) -> str:
+        """Return where an operator finds the data of an offset, such as the name of a file."""
         ...
 
 
 @runtime_checkable
 class Holds(Protocol):
-    """A run that reads it has something open, such as a connection, or messages that nobody else is given meanwhile."""
+    """A run that reads the source holds something, such as a connection, or messages that no other reader gets meanwhile."""
 
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
-        """The table has all that is below these offsets, and will have it for good. Raises nothing."""
+        """Take note that the table has all data below these offsets for good. Raises nothing."""
         ...
 
     def close(self) -> None:
-        """Gives back what was taken and not acknowledged. A source that was closed can be used again."""
+        """Release what was taken and not acknowledged. A closed source can be used again."""
+        ...
+
+
+@runtime_checkable
+class Replays(Protocol):
+    """Consumed data can be read again."""
+
+    def reread(self, ranges: Ranges) -> Self:
+        """Return a source that reads these ranges again.
+
+        For it, an offset means the data that are there now. `find_broken` names what cannot be read. If it `HasFiles`, an
+        observation that assigns offsets records that the offsets of its partitions mean these data from now on.
+        """
+        ...
+
+
+@runtime_checkable
+class HasTimes(Protocol):
+    """Each record has a timestamp of its own."""
+
+    def find_offsets(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
+        """Return the offsets from the first timestamp at or after `since` up to the first at or after `until`.
+
+        Args:
+            partitions: the partitions; one without such a record is left out of the result.
+            since: seconds since 1970.
+            until: seconds since 1970.
+
+        Consumed offsets and new ones count alike, as far as they are still there.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFile:
+    """The file behind an offset. `state` is empty if it was not asked for.
+
+    `same`: the file is what its offset means, or is gone. `changed`: it is another one. `changing`: it is another one,
+    and may still be written.
+    """
+
+    partition: str
+    offset: int
+    name: str
+    state: Literal["", "same", "changed", "changing"] = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Tidied:
-    """What a tidying did: how many consumed files it took away, and why others stay until an operator acts, a line each."""
+    """How many consumed files were removed, and why others stay until an operator acts, a line each."""
 
     taken: int = 0
     stays: tuple[str, ...] = ()
 
 
 @runtime_checkable
-class TidiesUp(Protocol):
-    """What was consumed may be taken away from where it lay."""
+class HasFiles(Protocol):
+    """Each offset is a file with a name. Users may change files, and the declaration may have consumed ones removed."""
 
-    @property
-    def tidies(self) -> bool:
-        """Whether that is declared."""
+    def list_files(self, spans: Spans, *, compare: bool = False) -> Iterator[SourceFile]:
+        """Yield the files of these offsets, up to the assigned ends; with `compare`, with their states."""
         ...
 
-    @property
-    def index_id(self) -> str:
-        """The id of what gives offsets their meaning, as this process read it last: under another one, an offset is another
-        file. Empty: there is none."""
-        ...
-
-    def claim(self) -> None:
-        """Make this index the only one whose consumed files are taken away from the source, if that is declared.
-
-        Raises: ForeignTable if another index is; EnvironmentFailed.
-        """
-        ...
-
-    def tidy(self, consumed: Spans) -> Tidied:
-        """Take away what lies in these offsets, if that is declared. A different file in its place stays. Raises nothing;
-        what stayed goes when it is asked again.
-
-        Invariant: the table has committed all of these offsets.
-        """
-        ...
-
-
-@runtime_checkable
-class Remembers(Protocol):
-    """It keeps by itself how far offsets were assigned, and could lose that."""
-
-    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """The end offsets assigned so far; less than a table consumed: the source lost them. Writes nothing."""
-        ...
-
-    def explain_lost(self, partition: str, end: int) -> str:
-        """What to do where a table is beyond `end`, the end offset that the source has assigned."""
-        ...
-
-
-@runtime_checkable
-class HasLeaderEpochs(Remembers, Protocol):
-    """A partition may lose its newest records and give their offsets to others. Each leader of a partition has a greater
-    epoch than the one before, and a source that knows where an epoch ended can notice that."""
-
-    def read_leader_epochs(self, partitions: Iterable[str]) -> Mapping[str, int]:
-        """Return the epoch of each partition's leader when `assign_offsets` was last called; what has none is left out."""
-        ...
-
-    def find_cut(self, noted: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
-        """Return the partitions that lost records below an offset after the leader epoch that was noted with it.
+    def tidy(self, find_consumed: Callable[[str], Spans]) -> Tidied:
+        """Remove consumed files, if the declaration wants that. A different file in the place of one stays.
 
         Args:
-            noted: partition -> offset, leader epoch.
+            find_consumed: returns what the table has consumed under the index of this id, and has now. It is called only
+                if the declaration has files removed.
 
-        Returns: partition -> why, with the next step.
+        Raises:
+            the errors of `find_consumed`. What stays for another reason is removed by a later call.
         """
-        ...
-
-
-@runtime_checkable
-class Named(Protocol):
-    """Each of its offsets is a thing with a name, such as a file."""
-
-    def list_names(self, spans: Spans) -> Iterator[tuple[str, int, str]]:
-        """Partition, offset and name of all that lies in the spans."""
-        ...
-
-
-@runtime_checkable
-class Replays(Protocol):
-    """What was consumed can be read again."""
-
-    def reread(self, ranges: Ranges) -> Self:
-        """A source that reads these ranges again, and takes what is in them now for what their offsets mean. What cannot be
-        read stays as it was, and `find_broken` names it."""
-        ...
-
-
-@runtime_checkable
-class Stamps(Replays, Protocol):
-    """Each of its records has a time of its own, which others gave it."""
-
-    def find_stamped(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
-        """The offsets from the first that is stamped `since` (seconds since 1970) or later up to the first that is stamped
-        `until` or later, of what is still there, whether it was consumed or not; a partition without any is left out."""
-        ...
-
-
-@runtime_checkable
-class ChangesInPlace(Replays, Remembers, Protocol):
-    """Somebody may put other data behind an offset. The source keeps how it was."""
-
-    def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
-        """Those offsets in the spans whose data is there and is not what the offset was assigned to. What lies beyond the
-        assigned end is not there."""
-        ...
-
-    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
-        """Which data of these offsets somebody may still be writing; empty where all are at rest."""
-        ...
-
-    def keep_identities(self, partitions: tuple[str, ...]) -> None:
-        """Records what was read again as what the offsets mean from now on. Of a source that `reread` gave."""
-        ...
-
-
-@runtime_checkable
-class FollowsRename(Protocol):
-    """What it keeps names the pipeline."""
-
-    def rename_pipeline(self, old: str, number: int) -> None:
-        """The offsets of pipeline `old` are this pipeline's after it. `number` is that of the rename: the second call with
-        one number does nothing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """What one successful attempt wrote for `ranges`. `refused` are the partitions that must not be committed, and why."""
+    """What one successful attempt wrote for `ranges`. `refused`: the partitions that must not be committed, and why."""
 
     attempt: str
     ranges: Ranges
@@ -315,8 +308,10 @@ class FailedPartition:
 
 
 class Job(Protocol):
-    """What reads ranges of the source, transforms them and writes files. Law: nothing that it writes is visible before a
-    commit names it."""
+    """Reads ranges of the source, transforms them and writes files.
+
+    Law: no reader of the table sees a file before a commit names it.
+    """
 
     def run(
         self,
@@ -328,20 +323,25 @@ class Job(Protocol):
         whole: bool = False,
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
-        """Runs the jobs one after the other; every partition comes out once, written or failed.
+        """Run the jobs one after the other, and yield each partition once, written or failed.
 
-        `recheck` is asked before each job what of it is still to be done; the rest comes out of no job. `endpoint` is the
-        Spark to use, None for one of this process. `schema` is the table's. `whole`: a range is written as a whole or not
-        at all; else it may come out shorter. Raises EnvironmentFailed where nothing gets through.
+        Args:
+            endpoint: the Spark to use; None for one of this process.
+            schema: the columns of the table, JSON.
+            whole: a range is written as a whole or not at all. Without it, the end of a range may be left out.
+            recheck: returns, before each job, those of its ranges that are still to be read. The others are not yielded.
+
+        Raises:
+            EnvironmentFailed: every partition fails.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a run of one pipeline works with. `clock` gives monotonic seconds.
+    """What a run of one pipeline works with. `clock` returns monotonic seconds.
 
-    `reread` gives the same ports for a replay of ranges, over the source that `Replays.reread` gives.
+    `reread` returns the same ports for a replay of ranges, over the source that `Replays.reread` returns.
     """
 
     source: Source

@@ -18,7 +18,7 @@ from rota.coordination.group_reader import GroupReader
 from rota.coordination.limits import explain_excess
 from rota.coordination.records import Live
 from rota.coordination.snapshot import Basis, read_basis
-from rota.dataplane.ports import LeavesOut, Withholds
+from rota.dataplane.ports import Query
 from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ForeignTable, RotaError
 from rota.face.answers import Questions
@@ -30,7 +30,7 @@ from rota.pipeline import Pipeline
 from rota.registry import open_source, open_tables
 from rota.run.eligibility import Facts, read_facts
 from rota.run.rewritten import MAX_COMPARED_FILES, explain_rewritten
-from rota.run.work import measure_lags
+from rota.run.work import measure_lags, observe
 from rota.settings import Settings
 
 SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms
@@ -190,15 +190,17 @@ def read_pipeline(tree: GroupReader, pipeline: Pipeline, facts: Facts, table: Ta
     )
     try:
         source = open_source(pipeline)
-        source.find_place()
+        readable = (p for p in ids if p not in facts.unreadable)
+        query = Query(open_since=facts.now - OPEN, inspect=True)
+        found = observe(source, facts.checkpoints, readable, query)
         keys = source.list_keys()
         known = set(ids)
         return replace(
             seen,
-            ends=measure_lags(source, facts.checkpoints, (p for p in ids if p not in facts.unreadable)),
+            ends=measure_lags(found, facts.checkpoints),
             rewritten=explain_rewritten(source, table.past),
-            left_out=source.list_ignored() if isinstance(source, LeavesOut) else {},
-            withheld=source.find_withheld(ids, facts.now - OPEN) if isinstance(source, Withholds) else {},
+            left_out=found.ignored,
+            withheld=found.withheld,
             waiting=tuple(p for p in map(pipeline.partition, keys) if p not in known),
             room=explain_excess(tree, pipeline.name, keys),
         )

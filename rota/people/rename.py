@@ -8,12 +8,11 @@ commit gives it to the new name. A table that does not belong to the old name is
 from rota.coordination import pipeline_records as coordination
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Checkpoint
-from rota.dataplane.ports import FollowsRename
 from rota.errors import ConfigError
 from rota.ids import checked_id, partition_id, pipeline_of, rename_id
 from rota.ledger import renaming
 from rota.pipeline import Pipeline
-from rota.registry import open_source, open_tables
+from rota.registry import open_tables, rename_offsets
 
 
 def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
@@ -26,7 +25,7 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     new = pipeline.name
     if checked_id("pipeline", old) == new:
         raise ConfigError(f"{old!r} is its name already. Give the old name, then the new one")
-    tables, source = open_tables(pipeline, tree.group, tree.meta().id), open_source(pipeline)
+    tables = open_tables(pipeline, tree.group, tree.meta().id)
     if renaming.is_renamed(tables.main, old, tables.main.open()):
         return None
     log = (p for p in tables.main.list_partitions() if pipeline_of(p) == old)
@@ -36,8 +35,7 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     renaming.check_rewritable(tables.quarantine)
     if (number := renaming.begin_rename(tables.main, old, ids)) is None:
         return None
-    if isinstance(source, FollowsRename):
-        source.rename_pipeline(old, number)
+    rename_offsets(pipeline, old, number)
     tables.quarantine.open_or_make()  # also if it does not exist: a late run must not create it for the old name
     renaming.finish_rename(tables.quarantine, old, ids)
     positions = renaming.read_renamed_positions(tables.main, old, ids)

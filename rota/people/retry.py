@@ -9,11 +9,11 @@ import uuid
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.dataplane.ports import ChangesInPlace, Ports
+from rota.dataplane.ports import ASSIGN, Consumed, HasFiles, Ports, Query
 from rota.errors import ConfigError, RotaError
 from rota.ids import quote
 from rota.ledger.values import Batch
-from rota.run.restored import find_lost_offsets
+from rota.run.spans import find_changed
 
 
 def retry(tree: GroupState, partition: str, ports: Ports | None, user: str = "") -> tuple[str, ...]:
@@ -34,23 +34,27 @@ def retry(tree: GroupState, partition: str, ports: Ports | None, user: str = "")
 
 def _take_anew(partition: str, ports: Ports, user: str) -> tuple[str, ...]:
     source, main = ports.source, ports.main
-    if not isinstance(source, ChangesInPlace):
+    if not isinstance(source, HasFiles):
         return ()
     standing = main.read_positions((partition,))[partition]
-    if standing.offset is None or standing.token is None or find_lost_offsets(source, main, {partition: standing}):
+    if standing.offset is None or standing.token is None:
         return ()
-    unread = standing.offset, source.read_assigned_ends((partition,))[partition]
-    changed = source.find_rewritten({partition: [unread]})[partition]
+    seen = source.observe((partition,), Query(consumed=Consumed({partition: standing}, main)))
+    if seen.lost:
+        return ()
+    unread = standing.offset, seen.assigned[partition]
+    changed = find_changed(source, {partition: [unread]}).get(partition, [])
     if not changed:
         return ()
-    if unsettled := source.explain_unsettled(partition, changed):
-        raise ConfigError(f"{partition}: {unsettled}. Once it is no longer written: rota retry {quote(partition)}")
+    if changing := ", ".join(one.name for one in changed if one.state == "changing"):
+        raise ConfigError(
+            f"{partition}: {changing} changed a moment ago. Once it is no longer written: rota retry {quote(partition)}"
+        )
     now = ports.reread({partition: unread}).source
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer or claimed.offsets[partition] != standing.offset:
         return ()
     here = {partition: (standing.offset, standing.offset)}
     main.commit(claimed, Batch(uuid.uuid4().hex, user or "retry", "", "", 0, here, rows={partition: 0}, op="retry"))
-    if isinstance(now, ChangesInPlace):
-        now.keep_identities((partition,))
-    return tuple(source.locate(partition, offset) for offset in changed)
+    now.observe((partition,), ASSIGN)
+    return tuple(one.name for one in changed)

@@ -7,16 +7,16 @@ nothing, and so assigns no offsets. A skip releases what it took from the source
 """
 
 import uuid
-from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import unpark
-from rota.dataplane.ports import Holds, Ports, Remembers, Source, WaitsAlone
+from rota.dataplane.ports import Consumed, Holds, Observation, Ports, Query, Source
 from rota.errors import ConfigError, CoordinationError, Fenced
 from rota.ids import quote
 from rota.ledger.values import Batch
-from rota.run.restored import find_lost_offsets
+from rota.run.restored import explain_lost
 
 
 def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, user: str = "") -> tuple[int, int]:
@@ -38,19 +38,23 @@ def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, user: 
     standing = main.read_positions((partition,))[partition]
     if standing.offset is None or standing.token is None:
         raise ConfigError(f"No run ever looked at {partition}: there is nothing to skip. See `rota status`")
-    if reason := find_lost_offsets(source, main, {partition: standing}).get(partition):
+    query = Query(consumed=Consumed({partition: standing}, main))
+    seen = source.observe((partition,), query)
+    if reason := explain_lost(seen, main, {partition: standing}).get(partition):
         raise ConfigError(f"{partition}: {reason}")
-    latest, behind = _read_end(source, source.read_ends, partition), 0
+    latest, behind = _read_end(seen, partition), 0
     if standing.offset < latest:
         behind = _find_behind_hole(source, partition, standing.offset)
     end = to or max(standing.offset + 1, behind)
     _check_end(partition, standing.offset, max(latest, behind), end)
     if to is None and (why := _explain_not_parked(tree, partition, standing.offset)):
+        named = _name_offset(source, seen, partition, standing.offset)
         raise ConfigError(
-            f"{partition} is at {standing.offset}{_name_offset(source, partition, standing.offset)} and {why}: nothing "
-            f"is skipped. To skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
+            f"{partition} is at {standing.offset}{named} and {why}: nothing is skipped. To "
+            f"skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
         )
-    _check_end(partition, standing.offset, max(behind, _read_end(source, source.assign_offsets, partition)), end)
+    assigned = source.observe((partition,), replace(query, assign=True))
+    _check_end(partition, standing.offset, max(behind, _read_end(assigned, partition)), end)
     claimed = main.claim({partition: standing.token}, {partition: standing.offset})
     if claimed.newer:
         raise Fenced(
@@ -65,13 +69,11 @@ def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, user: 
     return ranges[partition]
 
 
-def _read_end(source: Source, look: Callable[[tuple[str, ...]], Mapping[str, int]], partition: str) -> int:
-    """The latest offset by `look`. Raises ConfigError if the partition cannot be read."""
-    found = look((partition,))
-    if partition not in found:
-        why = source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else ""
-        raise ConfigError(f"{partition} cannot be skipped: {why or 'try again'}")
-    return found[partition]
+def _read_end(seen: Observation, partition: str) -> int:
+    """The end of the partition. Raises ConfigError if the partition cannot be read."""
+    if partition not in seen.ends:
+        raise ConfigError(f"{partition} cannot be skipped: {seen.unreadable.get(partition) or 'try again'}")
+    return seen.ends[partition]
 
 
 def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
@@ -95,11 +97,9 @@ def _check_end(partition: str, offset: int, latest: int, end: int) -> None:
         raise ConfigError(f"{partition} is at {offset} already; {end} is not beyond it. Give a greater --to")
 
 
-def _name_offset(source: Source, partition: str, offset: int) -> str:
-    """The file behind the offset, if it has one already."""
-    if isinstance(source, Remembers) and offset >= source.read_assigned_ends((partition,))[partition]:
-        return ""
-    return f" ({source.locate(partition, offset)})"
+def _name_offset(source: Source, seen: Observation, partition: str, offset: int) -> str:
+    """The data behind the offset, such as a file, if the offset is assigned."""
+    return f" ({source.locate(partition, offset)})" if offset < seen.assigned[partition] else ""
 
 
 def _explain_not_parked(tree: GroupState, partition: str, offset: int) -> str:

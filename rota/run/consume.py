@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from rota.coordination.checkpoint import Entry, carry_load, write_checkpoints
 from rota.coordination.group_state import GroupState
@@ -23,7 +24,7 @@ from rota.coordination.membership import end_run, narrow_run, portions, register
 from rota.coordination.parking import note_refusal, park, tell_park, unpark
 from rota.coordination.records import Checkpoint, Refusal
 from rota.coordination.store import Check
-from rota.dataplane.ports import FailedPartition, Holds, Ports, WaitsAlone, WrittenFiles
+from rota.dataplane.ports import Consumed, FailedPartition, Holds, Observation, Ports, Query, WrittenFiles
 from rota.errors import (
     BadTransform,
     Conflict,
@@ -40,8 +41,8 @@ from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
 from rota.run.job_gate import JobGate, sort_by_turn
-from rota.run.restored import ADOPT, explain_restored, find_lost_offsets, read_leader_epochs
-from rota.run.tidy import claim_source, find_present, name_index, tidy_batch
+from rota.run.restored import ADOPT, explain_lost, explain_restored
+from rota.run.tidy import find_present, tidy_batch, tidy_ranges
 
 log = logging.getLogger(__name__)
 BACKOFF = 5.0  # seconds until a partition whose transform failed is retried; doubles with each failure
@@ -162,33 +163,44 @@ class ConsumingRun:
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
         if not held:
             return
-        at_founding = self._list_founding(standing)
-        latest = self.ports.source.assign_offsets((*held, *at_founding))
-        claim_source(self.ports.source)
-        yield from (self._report_unreadable(p, standing[p].offset or 0) for p in held if p not in latest)
-        held = {p: o for p, o in held.items() if p in latest}
+        seen = self._assign(tuple(held), standing)
+        for p, why in explain_lost(seen, self.ports.main, standing).items():
+            yield self._park(p, RotaError(why), standing[p].offset or 0, final=True)
+        held = {p: o for p, o in held.items() if p not in seen.lost}
+        for p in sorted(held.keys() - seen.ends):
+            if reason := seen.unreadable.get(p):
+                yield self._park(p, RotaError(reason), standing[p].offset or 0, final=False)
+            else:
+                yield DroppedPartition(p, "it could not be read a moment ago; the next run tries again")
+        held = {p: o for p, o in held.items() if p in seen.ends}
         if not held:
             return
-        starts = self.ports.source.choose_starts(latest, later=latest.keys() - at_founding)
-        claimed = self.ports.main.claim({p: o.token for p, o in held.items()}, starts, known=known)
+        claimed = self.ports.main.claim({p: o.token for p, o in held.items()}, seen.starts, known=known)
         for partition, token in claimed.newer.items():
             yield DroppedPartition(
                 partition, f"the table has seen token {token} of a newer owner; mine is {held[partition].token}"
             )
-        yield from self._heal(claimed, latest)
+        yield from self._heal(claimed, seen)
         self._acknowledge(claimed.offsets)
-        jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), latest)
+        jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), seen.ends)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
                 self._unpark(p)  # its fault is repaired
             yield IdlePartition(p, claimed.offsets[p], held[p].token, self.rights.epoch)
         if jobs:
-            yield from self._work(jobs, claimed, latest)
+            yield from self._work(jobs, claimed, seen)
+
+    def _assign(self, held: tuple[str, ...], standing: Mapping[str, Position]) -> Observation:
+        """Observe the source once, and give new data their offsets."""
+        founding = self._list_founding(standing)
+        asked = tuple(dict.fromkeys((*held, *founding)))
+        query = Query(starts=asked, founding=founding, consumed=Consumed(standing, self.ports.main), assign=True)
+        return self.ports.source.observe(asked, query)
 
     def _list_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
         """Return all partitions of the source if no partition of the table was ever claimed, to start together."""
         known = all(one.offset is not None for one in standing.values())
-        if known or not self.ports.source.skips_existing or self.ports.main.read_log():
+        if known or self.pipeline.source.start != "latest" or self.ports.main.read_log():
             return frozenset()
         return frozenset(map(self.pipeline.partition, self.ports.source.list_keys()))
 
@@ -199,9 +211,9 @@ class ConsumingRun:
         return any(one.record.table for one in self.tree.checkpoints(map(self.pipeline.partition, keys)).values())
 
     def _find_restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
-        """Stop a partition, or the run, if the table, the index or ZooKeeper is older, or the table is another one."""
+        """Stop a partition, or the run, if the table or ZooKeeper is older, or the table is another one."""
         main = self.ports.main
-        touched, lost = main.find_foreign_commits(standing), find_lost_offsets(self.ports.source, main, standing)
+        touched = main.find_foreign_commits(standing)
         for p, own in self.rights.held.items():
             token, offset = standing[p].token or 0, standing[p].offset or 0
             if token > own.token and holds(self.tree, own):
@@ -210,21 +222,14 @@ class ConsumingRun:
             was = self.rights.checkpoints.get(p)
             if restored := explain_restored(main.location, was.record if was else None, standing[p]):
                 yield self._park(p, restored, offset, final=True, restored=True)
-            elif reason := touched.get(p) or lost.get(p) or "":
+            elif reason := touched.get(p, ""):
                 yield self._park(p, RotaError(reason), offset, final=True)
-
-    def _report_unreadable(self, partition: str, offset: int) -> ParkedPartition | DroppedPartition:
-        """Park a partition that cannot be listed. If it can be listed again by now, leave it to the next run."""
-        source = self.ports.source
-        if reason := source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else "":
-            return self._park(partition, RotaError(reason), offset, final=False)
-        return DroppedPartition(partition, "it could not be read a moment ago; the next run tries again")
 
     def _acknowledge(self, offsets: Mapping[str, int]) -> None:
         if isinstance(self.ports.source, Holds):
             self.ports.source.acknowledge(offsets)
 
-    def _heal(self, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[CommittedBatch]:
+    def _heal(self, claimed: TableClaim, observed: Observation) -> Iterator[CommittedBatch]:
         """Write checkpoints that are behind the table; yield the batches that no run reported, or the last one."""
         seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
@@ -232,28 +237,25 @@ class ConsumingRun:
         unreported = {p: [one for one in past if one.goes_beyond(p, at)] for p, at in sorted(known.items())}
         for p, batches in unreported.items():
             if batches:
-                yield from (make_event(one, p, latest[p]) for one in reversed(batches))
+                yield from (make_event(one, p, observed.ends[p]) for one in reversed(batches))
                 self._write_checkpoints({p: claimed.offsets[p]}, batches[0], claimed.table)
-                consumed = find_present(batches, name_index(self.ports.source)).get(p, ())
-                tidy_batch(self.ports.source, self.ports.main, {p: consumed}, claimed.table)
+                tidy_batch(self.ports.source, self.ports.main, claimed.table, partial(find_present, batches, only=p))
         if new := {p: claimed.offsets[p] for p, batches in unreported.items() if not batches}:
             self._write_checkpoints(new, None, claimed.table)
 
-    def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
+    def _work(self, jobs: tuple[Ranges, ...], claimed: TableClaim, seen: Observation) -> Iterator[Event]:
         """Steps 3 to 6, one piece of work at a time."""
         gate = JobGate(self.tree, self.node, self.incarnation, self.rights, jobs, self.ports.clock, self.seconds)
         pieces = self.ports.job.run(
             jobs, endpoint=self.rights.endpoint, run_id=self.run_id, schema=claimed.columns, recheck=gate.recheck
         )
         for piece in pieces:
-            for event in self._report(piece, claimed, latest):
+            for event in self._report(piece, claimed, seen):
                 gate.finish(event.partition)
                 yield event
         yield from (DroppedPartition(p, reason) for p, reason in gate.lost.items())
 
-    def _report(
-        self, piece: WrittenFiles | FailedPartition, claimed: TableClaim, latest: Mapping[str, int]
-    ) -> Iterator[Event]:
+    def _report(self, piece: WrittenFiles | FailedPartition, claimed: TableClaim, seen: Observation) -> Iterator[Event]:
         """Yield the events of one piece of work."""
         if isinstance(piece, FailedPartition):
             final = not (isinstance(piece.error, BadTransform | EnvironmentFailed) or piece.error.facts.get("heals"))
@@ -262,14 +264,14 @@ class ConsumingRun:
             return
         for partition, error in piece.refused.items():
             yield self._park(partition, error, claimed.offsets[partition], final=True)
-        yield from self._publish(piece, claimed, latest)
+        yield from self._publish(piece, claimed, seen)
 
-    def _publish(self, piece: WrittenFiles, claimed: TableClaim, latest: Mapping[str, int]) -> Iterator[Event]:
+    def _publish(self, piece: WrittenFiles, claimed: TableClaim, seen: Observation) -> Iterator[Event]:
         """Steps 4 to 6 for one piece. Partitions that a newer owner claimed are left out; the others are committed."""
         kept = {p: r for p, r in piece.ranges.items() if p not in piece.refused}
         while kept:
             try:
-                committed = self.commit(piece, kept, claimed)
+                committed = self.commit(piece, kept, claimed, seen)
             except (Fenced, OffsetGap) as error:
                 out = {p for p in kept if p in tuple(error.facts["partitions"])}  # type: ignore[arg-type]
                 yield from (DroppedPartition(p, str(error)) for p in sorted(out))
@@ -283,23 +285,22 @@ class ConsumingRun:
                 for more, p in zip(reversed(range(len(kept))), kept, strict=True):
                     if p in self.rights.parked:
                         self._unpark(p)
-                    yield replace(make_event(committed, p, latest[p], healed=False), more=more)
+                    yield replace(make_event(committed, p, seen.ends[p], healed=False), more=more)
                 ends = {p: end for p, (_, end) in kept.items()}
                 self._write_checkpoints(ends, committed, claimed.table)
                 self._acknowledge(ends)
-                tidy_batch(self.ports.source, self.ports.main, {p: [r] for p, r in kept.items()}, claimed.table)
+                tidy_ranges(self.ports.source, self.ports.main, claimed.table, kept)
                 for table in (self.ports.main, self.ports.quarantine) if is_due(committed.version) else ():
                     merge_beside_run(table)
                 return
 
-    def commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim) -> LogEntry:
+    def commit(self, piece: WrittenFiles, kept: Ranges, claimed: TableClaim, seen: Observation) -> LogEntry:
         """Step 4. Commit bad records first, under ids of their own. They count once main's log names their attempt."""
         files = tuple(f for f in piece.files if f.partition in kept)
         rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
         batch = Batch(
             uuid.uuid4().hex, self.run_id, self.incarnation, piece.attempt, self.rights.epoch, kept, files, rows, bad,
-            piece.seconds, index=name_index(self.ports.source),
-            leader_epochs=read_leader_epochs(self.ports.source, kept),
+            piece.seconds, index=seen.index, leader_epochs={p: e for p, e in seen.leader_epochs.items() if p in kept},
         )  # fmt: skip
         if bad:
             self._set_aside(piece, replace(batch, ranges={p: kept[p] for p in bad}), claimed)

@@ -17,7 +17,7 @@ from rota.coordination.ownership import Ownership
 from rota.coordination.parking import explain_unreadable, is_waiting, tell_park
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.views import OwnView, Read, RunView, Target
-from rota.ids import worker_of
+from rota.ids import pipeline_of, worker_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +118,29 @@ def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | 
     worker that sees no node knows that no run will begin. Raises Unavailable.
     """
     wanted = tuple(dict.fromkeys(partitions))
-    owns = tree.owned(wanted)
+    return _read_records(tree, wanted, incarnation, tree.owned(wanted), _read_targets(tree, incarnation))
+
+
+def read_target_facts(tree: GroupReader, pipeline: str, incarnation: str) -> Facts:
+    """Return what `read_facts` does, of the pipeline's partitions in the target of the incarnation's worker.
+
+    The target is read once, before the own records.
+    """
     epoch, targets = _read_targets(tree, incarnation)
+    named = {p for target in targets.values() for p in target.partitions if pipeline_of(p) == pipeline}
+    wanted = tuple(sorted(named))
+    return _read_records(tree, wanted, incarnation, tree.owned(wanted), (epoch, targets))
+
+
+def _read_records(
+    tree: GroupReader,
+    wanted: tuple[str, ...],
+    incarnation: str | None,
+    owns: Mapping[str, OwnView],
+    targeted: tuple[int, Mapping[str, Target]],
+) -> Facts:
+    """Read the other records of partitions whose own records were read."""
+    epoch, targets = targeted
     lives = {one.incarnation: one.record for one in tree.live()}
     runs = tree.runs({incarnation} if incarnation else {one.incarnation for one in owns.values() if one.incarnation})
     parked = {p: one.record for p, one in tree.parked().items() if p in owns}

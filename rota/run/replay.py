@@ -9,15 +9,15 @@ Laws:
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rota.coordination.group_state import GroupState
-from rota.dataplane.ports import ChangesInPlace, FailedPartition, Holds, Ports, Replays, Source, WrittenFiles
-from rota.errors import DataError
+from rota.dataplane.ports import ASSIGN, FailedPartition, HasFiles, Holds, Ports, Replays, Source, WrittenFiles
+from rota.errors import ConfigError, DataError
 from rota.ledger.replacing import replace_rows
 from rota.ledger.values import Batch, Ranges
-from rota.run.tidy import name_index
+from rota.run.spans import Choice, choose_spans, list_rounds, require_files
 
 ONCE = "its source gives each record once: nothing of it can be read again. Publish again what should come again"
 
@@ -83,6 +83,25 @@ def _replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iter
         yield from _publish(ports, piece, run_id)
 
 
+def plan_replay(ports: Ports, partitions: Sequence[str], choice: Choice) -> tuple[Ranges, ...]:
+    """Return what a replay reads again, as rounds with at most one range per partition.
+
+    Raises:
+        ConfigError: the source or the table has nothing that fits the choice.
+    """
+    return tuple(list_rounds(choose_spans(ports, partitions, choice)))
+
+
+def check_replay(ports: Ports, partition: str, choice: Choice) -> None:
+    """Raise ConfigError if a run could only refuse the replay. No file is compared: the run does that."""
+    if choice.changed:
+        require_files(ports.source, partition)
+        return
+    for ranges in plan_replay(ports, (partition,), choice):
+        for reason in find_refused(ports, ranges).values():
+            raise ConfigError(f"{partition} was not replayed: {reason}")
+
+
 def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
     """Return partition -> why its range cannot be replayed, whatever the source has now."""
     if not isinstance(ports.source, Replays):
@@ -96,6 +115,11 @@ def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
         elif end > offset:
             refused[p] = f"only offsets below {offset} were consumed. Give a range that ends there or before"
     return refused
+
+
+def _find_index(source: Source) -> str:
+    """Return the id of the index that gives the source's offsets their meaning; empty if there is none."""
+    return source.observe(()).index if isinstance(source, HasFiles) else ""
 
 
 def _plan_jobs(source: Source, ranges: Ranges) -> list[Ranges]:
@@ -117,7 +141,7 @@ def _publish(ports: Ports, piece: WrittenFiles, run_id: str) -> Iterator[Replaye
     if not kept:
         return
     rows, bad = ({p: n for p, n in counts.items() if p in kept} for counts in (piece.count_rows(), piece.bad))
-    files, index = tuple(f for f in piece.files if f.partition in kept), name_index(ports.source)
+    files, index = tuple(f for f in piece.files if f.partition in kept), _find_index(ports.source)
     batch = Batch(uuid.uuid4().hex, run_id, "", piece.attempt, 0, kept, files, rows, bad, piece.seconds, index=index)
     try:
         if bad:
@@ -125,8 +149,8 @@ def _publish(ports: Ports, piece: WrittenFiles, run_id: str) -> Iterator[Replaye
             ranges = {p: kept[p] for p in bad}
             ports.quarantine.append(replace(batch, id=uuid.uuid4().hex, ranges=ranges, files=aside, rows=bad, bad={}))
         version = replace_rows(ports.main, batch).version
-        if isinstance(ports.source, ChangesInPlace):
-            ports.source.keep_identities(tuple(kept))
+        if isinstance(ports.source, HasFiles):
+            ports.source.observe(tuple(kept), ASSIGN)
     except DataError as error:
         yield from (RefusedReplay(p, str(error)) for p in kept)
         return

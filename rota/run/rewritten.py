@@ -8,11 +8,11 @@ Laws:
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from rota.dataplane.ports import ChangesInPlace, Source
+from rota.dataplane.ports import HasFiles, Source, SourceFile
 from rota.ledger.values import LogEntry
-from rota.run.spans import join_offsets
+from rota.run.spans import find_changed, join_offsets
 
 MAX_COMPARED_FILES = 1000  # consumed files of a pipeline that a run's check compares
 UNLIMITED = 1 << 62
@@ -30,13 +30,13 @@ def explain_rewritten(
         only: restricts the search to this partition.
         most: how many files are compared; None: all.
     """
-    if not isinstance(source, ChangesInPlace):
+    if not isinstance(source, HasFiles):
         return {}
     spans = defaultdict[str, list[tuple[int, int]]](list)
     for partition, span in _take_newest(past, only, most):
         spans[partition].append(span)
-    found = source.find_rewritten({p: sorted(of) for p, of in spans.items()})
-    return {p: _describe_changes(source, p, sorted(changed)) for p, changed in found.items() if changed}
+    found = find_changed(source, {p: sorted(of) for p, of in spans.items()})
+    return {p: _describe_changes(files) for p, files in found.items()}
 
 
 def _take_newest(past: Iterable[LogEntry], only: str | None, most: int | None) -> Iterator[tuple[str, tuple[int, int]]]:
@@ -49,10 +49,10 @@ def _take_newest(past: Iterable[LogEntry], only: str | None, most: int | None) -
                 left -= end - start
 
 
-def _describe_changes(source: Source, partition: str, changed: list[int]) -> str:
-    first = f"{source.locate(partition, changed[0])} (offset {changed[0]})"
+def _describe_changes(changed: Sequence[SourceFile]) -> str:
+    first = f"{changed[0].name} (offset {changed[0].offset})"
     more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    spans = [f"from {start} to {end}" for start, end in join_offsets(changed)]
+    spans = [f"from {start} to {end}" for start, end in join_offsets(one.offset for one in changed)]
     rest = ", and so on" if len(spans) > MAX_NAMED_RANGES else ""
     return (
         f"{first}{more} changed after being consumed: what is in there now is not in the table. A replay takes it: "

@@ -16,14 +16,15 @@ Laws:
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live
-from rota.dataplane.ports import Paced, Ports, Rests, Source
+from rota.dataplane.ports import Ports
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
+from rota.registry import find_interval
 from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.run.work import WorkWatcher
 
@@ -77,7 +78,8 @@ def serve(
         the errors of `consume`.
     """
     began = came = since = ports.clock()
-    work, pause, least = tuple(partitions), POLL_INTERVAL, 0.0
+    work, pause, least, longest = tuple(partitions), POLL_INTERVAL, 0.0, find_interval([pipeline])
+    ready: list[float] = []  # when files that the last poll found too new are ready
     parked = newly = committed = False
     watcher = WorkWatcher(tree, pipeline, ports.source, incarnation)
     while True:
@@ -95,7 +97,7 @@ def serve(
             return
         yield Rest()
         now = ports.clock()
-        wait(max(0.0, since + least - now, _find_rest(ports.source, since + pause - now)))
+        wait(max(0.0, since + least - now, _shorten(since + pause, ready) - now))
         looked = ports.clock()
         watcher.look()
         found = watcher.find_work()
@@ -106,15 +108,15 @@ def serve(
         if parked and not committed and not work:
             yield RunEnd("all that it worked on is parked")
             return
-        sparing = ports.source.look_every if isinstance(ports.source, Paced) else 0.0
         since = ports.clock()
         least = 3 * (since - looked)
-        pause = max(POLL_INTERVAL, min(sparing, (looked - came) * POLL_DECAY), least)
+        ready = [since + one for one in watcher.seen.ready_in]
+        pause = max(POLL_INTERVAL, min(longest, (looked - came) * POLL_DECAY), least)
 
 
-def _find_rest(source: Source, seconds: float) -> float:
-    """Return `seconds`, or fewer if a file has settled by then."""
-    return source.find_rest(seconds) if isinstance(source, Rests) else seconds
+def _shorten(end: float, ready: Iterable[float]) -> float:
+    """Return the time at which all files are ready that are ready before the pause ends; `end` if there are none."""
+    return max((at for at in ready if at <= end), default=end)
 
 
 def _find_end(began: float, came: float, now: float, limits: RunLimits, newly: bool) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby, zip_longest
 
-from rota.dataplane.ports import ChangesInPlace, Named, Ports, Source, Stamps
+from rota.dataplane.ports import HasFiles, HasTimes, Ports, Source, SourceFile
 from rota.errors import ConfigError
 from rota.ledger.values import LogEntry, Ranges, Spans, join_ranges
 
@@ -50,17 +50,16 @@ def choose_spans(ports: Ports, partitions: Sequence[str], choice: Choice) -> dic
     if choice.range:
         return {p: [choice.range] for p in partitions}
     consumed = find_consumed(ports.main.read_log(), set(partitions), None if choice.stamped else choice.time)
-    source, offsets = ports.source, dict[str, Iterable[int]]()
+    source, offsets = ports.source, dict[str, list[int]]()
     if choice.time and choice.stamped:
         return _find_stamped(source, consumed, choice.time)
     if choice.time:
         return consumed
     if choice.files:
         offsets |= _find_files(source, consumed, choice.files)
-    elif isinstance(source, ChangesInPlace):
-        offsets |= source.find_rewritten(consumed)
     else:
-        raise ConfigError(f"Nothing of {partitions[0]} changes once it is there. {OFFSETS}")
+        changed = find_changed(require_files(source, partitions[0]), consumed)
+        offsets |= {p: [one.offset for one in files] for p, files in changed.items()}
     return {p: spans for p, found in offsets.items() if (spans := list(join_offsets(sorted(found))))}
 
 
@@ -81,6 +80,22 @@ def find_consumed(
                 if partitions is None or p in partitions:
                     found[p].append(span)
     return {p: join_ranges(spans) for p, spans in found.items()}
+
+
+def require_files(source: Source, partition: str) -> HasFiles:
+    """Return the source. Raises ConfigError if its data cannot change."""
+    if not isinstance(source, HasFiles):
+        raise ConfigError(f"Nothing of {partition} changes once it is there. {OFFSETS}")
+    return source
+
+
+def find_changed(source: HasFiles, spans: Spans) -> dict[str, list[SourceFile]]:
+    """Return the files of these offsets that changed since the offsets were assigned, by partition."""
+    found: dict[str, list[SourceFile]] = {}
+    for file in source.list_files(spans, compare=True):
+        if file.state in ("changed", "changing"):
+            found.setdefault(file.partition, []).append(file)
+    return found
 
 
 def join_offsets(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -108,19 +123,19 @@ def parse_time(text: str, default: float) -> float:
 
 
 def _find_stamped(source: Source, consumed: Spans, time: tuple[float, float]) -> dict[str, list[tuple[int, int]]]:
-    if not isinstance(source, Stamps):
+    if not isinstance(source, HasTimes):
         raise ConfigError(f"The records of {next(iter(consumed), 'the source')} have no time of their own. {OFFSETS}")
     found: dict[str, list[tuple[int, int]]] = {}
-    for p, (start, end) in source.find_stamped(tuple(consumed), *time).items():
+    for p, (start, end) in source.find_offsets(tuple(consumed), *time).items():
         within = ((max(a, start), min(b, end)) for a, b in consumed[p])
         found[p] = [(a, b) for a, b in within if a < b]
     return {p: spans for p, spans in found.items() if spans}
 
 
 def _find_files(source: Source, consumed: Spans, files: Sequence[str]) -> dict[str, list[int]]:
-    if not isinstance(source, Named):
+    if not isinstance(source, HasFiles):
         raise ConfigError(f"{next(iter(consumed), 'The source')} has no files. {OFFSETS}")
-    places = {(p, o): name for p, o, name in source.list_names(consumed)}
+    places = {(one.partition, one.offset): one.name for one in source.list_files(consumed)}
     found = defaultdict[str, list[int]](list)
     for name in files:
         here = [key for key, place in places.items() if place == name or place.endswith(f"/{name}")]

@@ -8,38 +8,38 @@ Laws:
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from rota.dataplane.ports import Source, Tidied, TidiesUp
+from rota.dataplane.ports import HasFiles, Source, Tidied
 from rota.errors import EnvironmentFailed, RotaError
 from rota.ledger.ledger import Ledger
-from rota.ledger.values import LogEntry, Spans, join_ranges
+from rota.ledger.values import LogEntry, Ranges, Spans, join_ranges
 from rota.run.spans import find_consumed
 
 log = logging.getLogger(__name__)
 
 
-def name_index(source: Source) -> str:
-    """Return the id of the index that gives the source's offsets their meaning; empty if it has none."""
-    return source.index_id if isinstance(source, TidiesUp) else ""
+def tidy_batch(source: Source, main: Ledger, table: str, find_consumed: Callable[[str], Spans]) -> None:
+    """Remove what this run has just committed to the table of this id. Raises nothing.
 
+    Args:
+        find_consumed: see `HasFiles.tidy`.
+    """
 
-def claim_source(source: Source) -> None:
-    """Make the source's index the only one whose files are taken away. Raises ForeignTable, EnvironmentFailed."""
-    if isinstance(source, TidiesUp):
-        source.claim()
-
-
-def tidy_batch(source: Source, main: Ledger, consumed: Spans, table: str) -> None:
-    """Remove what this run has just committed to the table of this id. Raises nothing."""
-    if not (consumed and isinstance(source, TidiesUp) and source.tidies):
-        return
-    try:
+    def find(index: str) -> Spans:
         main.check_held(table)
+        return find_consumed(index)
+
+    try:
+        if isinstance(source, HasFiles):
+            source.tidy(find)
     except RotaError as error:
-        log.warning("not_taken_away=%s left_to=the maintenance reason=%s", ",".join(consumed), error)
-        return
-    source.tidy(consumed)
+        log.warning("table=%s not_taken_away=%s left_to=the maintenance", main.location, error)
+
+
+def tidy_ranges(source: Source, main: Ledger, table: str, consumed: Ranges) -> None:
+    """See `tidy_batch`: remove these ranges, which have just been committed."""
+    tidy_batch(source, main, table, lambda _: {p: [span] for p, span in consumed.items()})
 
 
 def tidy_all(source: Source, main: Ledger) -> Tidied:
@@ -48,22 +48,24 @@ def tidy_all(source: Source, main: Ledger) -> Tidied:
     Raises:
         EnvironmentFailed: the table lacks files, or another program changed its rows.
     """
-    if not (isinstance(source, TidiesUp) and source.tidies):
-        return Tidied()
-    if table := main.open():
-        main.check_untouched(table)
-    if harm := main.explain_harm():
-        raise EnvironmentFailed(f"{harm}. No consumed file was taken away")
-    source.read_ends(())  # the index is read as it is now
-    return source.tidy(find_present(main.read_log(), source.index_id))
+
+    def find(index: str) -> Spans:
+        if table := main.open():
+            main.check_untouched(table)
+        if harm := main.explain_harm():
+            raise EnvironmentFailed(f"{harm}. No consumed file was taken away")
+        return find_present(main.read_log(), index)
+
+    return source.tidy(find) if isinstance(source, HasFiles) else Tidied()
 
 
-def find_present(past: Iterable[LogEntry], index: str) -> Spans:
+def find_present(past: Iterable[LogEntry], index: str, only: str | None = None) -> Spans:
     """Return partition -> the spans that were consumed under this index and whose rows no other program removed since.
 
     Args:
         past: the table's log, newest first.
         index: the id of the index.
+        only: restricts the result to this partition.
     """
     entries = [one for one in past if one.index in ("", index)]
     cut = next((place for place, one in enumerate(entries) if one.took), len(entries))
@@ -72,7 +74,7 @@ def find_present(past: Iterable[LogEntry], index: str) -> Spans:
     for one in entries[:cut]:
         for p, span in one.ranges.items() if one.op == "replay" else ():
             found.setdefault(p, []).extend(_overlap(before, p, span))
-    return {p: join_ranges(spans) for p, spans in found.items() if spans}
+    return {p: join_ranges(spans) for p, spans in found.items() if spans and only in (None, p)}
 
 
 def _overlap(

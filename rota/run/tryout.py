@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rota.dataplane import footers
-from rota.dataplane.ports import FailedPartition, Holds, Job, Ports, WaitsAlone, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Holds, Job, Ports, Query, WrittenFiles
 from rota.errors import DataError, TooManyBadRecords
 from rota.ledger.values import Batch, DataFile, Ranges, TableClaim
 from rota.record import OFFSET, PARTITION
@@ -93,9 +93,10 @@ class _Trying:
 
     def run(self, partitions: tuple[str, ...]) -> Tryout:
         source = self.ports.source
-        ends = source.assign_offsets(partitions)
-        found = {p: TriedPartition(p, 0, 0, error=self._explain_unreadable(p)) for p in partitions if p not in ends}
-        starts = source.choose_starts(ends)
+        seen = source.observe(partitions, Query(assign=True, starts=partitions))
+        ends, starts = seen.ends, seen.starts
+        why = {p: seen.unreadable.get(p) or "it cannot be read" for p in partitions if p not in ends}
+        found = {p: TriedPartition(p, 0, 0, error=reason) for p, reason in why.items()}
         found |= {p: TriedPartition(p, starts[p], starts[p]) for p in ends}
         jobs = source.plan_jobs(starts, ends)
         last = {p: end for job in jobs for p, (_, end) in job.items()}
@@ -125,10 +126,6 @@ class _Trying:
         rows.sort(key=lambda row: (partitions.index(row[PARTITION]), row[OFFSET]))
         bad.sort(key=lambda one: partitions.index(one["partition"]))
         return Tryout(columns, tuple(found[p] for p in partitions), tuple(rows), tuple(bad))
-
-    def _explain_unreadable(self, partition: str) -> str:
-        source = self.ports.source
-        return (source.explain_unreadable(partition) if isinstance(source, WaitsAlone) else "") or "it cannot be read"
 
     def _work(self, job: Job, jobs: Sequence[Ranges]) -> Iterator[WrittenFiles | FailedPartition]:
         return job.run(jobs, endpoint=self.endpoint, run_id="try", schema=self.schema)

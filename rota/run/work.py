@@ -6,7 +6,7 @@ Law: it only reads; it writes nothing and starts no Spark. A poll costs a folder
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rota.coordination.group_reader import GroupReader
 from rota.coordination.membership import portions
@@ -14,14 +14,15 @@ from rota.coordination.parking import explain_unreadable
 from rota.coordination.readings import Readings
 from rota.coordination.records import Checkpoint, Live
 from rota.coordination.views import Read
-from rota.dataplane.ports import Rests, Source
+from rota.dataplane.ports import ENDS, Observation, Query, Source
 from rota.errors import RotaError
-from rota.ids import pipeline_of, worker_of
+from rota.ids import worker_of
 from rota.pipeline import Pipeline
 from rota.registry import open_source
-from rota.run.eligibility import Facts, judge, read_facts
+from rota.run.eligibility import Facts, judge, read_facts, read_target_facts
 
 LAUNCH = 1.0  # seconds that a launch takes at least: a file that will have settled by then is work for that run
+LAUNCHED = Query(ahead=LAUNCH)
 MAX_MEASURED_PARTITIONS = 1_000  # partitions of a group whose lags an epoch records: the next epoch waits for them
 
 
@@ -51,7 +52,8 @@ def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> d
     """
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
-    return measure_lags(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
+    seen = observe(source, checkpoints, (p for p in asked if not explain_unreadable(tree, p)))
+    return measure_lags(seen, checkpoints)
 
 
 def read_group_lags(tree: GroupReader, pipelines: Iterable[Pipeline]) -> dict[str, int]:
@@ -70,27 +72,32 @@ def read_group_lags(tree: GroupReader, pipelines: Iterable[Pipeline]) -> dict[st
     return found
 
 
-def measure_lags(
-    source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str]
-) -> dict[str, tuple[int, int]]:
-    """Return what `read_lags` does, from checkpoints that were read before."""
+def observe(
+    source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str], query: Query = ENDS
+) -> Observation:
+    """Look at the partitions once, so that `measure_lags` can compare the ends with these checkpoints."""
     wanted = tuple(partitions)
-    new = [p for p in wanted if p not in checkpoints]
-    starts = source.choose_starts(dict.fromkeys(new, 0), later=new)
-    offsets = {p: checkpoints[p].record.offset if p in checkpoints else starts[p] for p in wanted}
-    return {p: (offsets[p], end) for p, end in source.read_ends(tuple(offsets)).items()}
+    return source.observe(wanted, replace(query, starts=tuple(p for p in wanted if p not in checkpoints)))
+
+
+def measure_lags(seen: Observation, checkpoints: Mapping[str, Read[Checkpoint]]) -> dict[str, tuple[int, int]]:
+    """Return what `read_lags` does, from an observation and the checkpoints that were read before it."""
+    return {
+        p: (checkpoints[p].record.offset if p in checkpoints else seen.starts[p], end) for p, end in seen.ends.items()
+    }
 
 
 def find_work(
     tree: GroupReader, pipeline: Pipeline, source: Source, incarnation: str | None = None
 ) -> tuple[Work, ...]:
-    """Return what each live incarnation, or the given one, could consume now: see `measure_work`."""
-    return measure_work(_read_facts(tree, pipeline, incarnation), source, incarnation)
+    """Return what each live incarnation, or the given one, could consume now: see `observe_work`."""
+    return observe_work(_read_facts(tree, pipeline, incarnation), source, incarnation)[0]
 
 
 def _read_facts(tree: GroupReader, pipeline: Pipeline, incarnation: str | None) -> Facts:
-    asked = _list_known(tree, pipeline) if incarnation is None else _list_target(tree, pipeline, incarnation)
-    return read_facts(tree, asked, incarnation)
+    if incarnation is None:
+        return read_facts(tree, _list_known(tree, pipeline))
+    return read_target_facts(tree, pipeline.name, incarnation)
 
 
 class WorkWatcher:
@@ -102,8 +109,8 @@ class WorkWatcher:
     Args:
         tree: the group.
         pipeline: the pipeline.
-        source: the source of a run. None opens the pipeline's source at each poll, as a run finds it that is launched
-            now.
+        source: the source of a run. None opens the pipeline's source at each poll, and counts what will be ready for a run
+            that is launched now. If a file is written again meanwhile, the run waits for it as for any new file.
         incarnation: the incarnation whose work is sought; None for all of the group.
     """
 
@@ -112,6 +119,7 @@ class WorkWatcher:
     ) -> None:
         self.tree, self.pipeline, self.source, self.incarnation = tree, pipeline, source, incarnation
         self.lives: Mapping[str, Live | None] = {}  # incarnation -> its announcement; None: it cannot be read
+        self.seen = Observation(ends={})  # of the last poll
         self._readings = Readings(tree.store)
 
     def look(self) -> None:
@@ -126,32 +134,29 @@ class WorkWatcher:
             lambda: _read_facts(self.tree, self.pipeline, self.incarnation),
             lasts=lambda found: not found.parked,  # a parked partition is due without a change in ZooKeeper
         )
-        return measure_work(facts, self.source or foresee(open_source(self.pipeline)), self.incarnation)
+        source, query = (self.source, ENDS) if self.source else (open_source(self.pipeline), LAUNCHED)
+        found, self.seen = observe_work(facts, source, self.incarnation, query)
+        return found
 
 
-def foresee(source: Source) -> Source:
-    """Return the source as a run finds it that is launched now.
-
-    If a file is written again meanwhile, the run waits for it as for any new file.
-    """
-    return source.ahead(LAUNCH) if isinstance(source, Rests) else source
-
-
-def measure_work(facts: Facts, source: Source, incarnation: str | None = None) -> tuple[Work, ...]:
-    """Return the partitions that each incarnation, or the given one, may work on and that lag. Incarnations without
-    work are left out.
+def observe_work(
+    facts: Facts, source: Source, incarnation: str | None = None, query: Query = ENDS
+) -> tuple[tuple[Work, ...], Observation]:
+    """Return the partitions that each incarnation, or the given one, may work on and that lag, with the observation.
+    Incarnations without work are left out.
 
     A partition whose source cannot be read, or whose retry is due, counts as behind by one. The run then reports why it
     still waits, or consumes it.
     """
     owners = judge(facts, incarnation).owners
-    seen = measure_lags(source, facts.checkpoints, owners)
+    seen = observe(source, facts.checkpoints, owners, query)
+    lags = measure_lags(seen, facts.checkpoints)
     behind: dict[str, dict[str, tuple[int, int]]] = {}
     for p, incarnation in owners.items():
-        at, end = seen.get(p, (0, 0))
-        if at < end or p not in seen or p in facts.parked:
+        at, end = lags.get(p, (0, 0))
+        if at < end or p not in lags or p in facts.parked:
             behind.setdefault(incarnation, {})[p] = (at, max(end, at + 1))
-    return tuple(Work(i, worker_of(i), _portion(facts, lags)) for i, lags in sorted(behind.items()))
+    return tuple(Work(i, worker_of(i), _portion(facts, mine)) for i, mine in sorted(behind.items())), seen
 
 
 def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
@@ -187,9 +192,3 @@ def _list_known(tree: GroupReader, pipeline: Pipeline) -> tuple[str, ...]:
     """Return the partitions of the pipeline that the group balances."""
     record = tree.partitions().get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()
-
-
-def _list_target(tree: GroupReader, pipeline: Pipeline, incarnation: str) -> tuple[str, ...]:
-    """Return the partitions of the pipeline in the target of the incarnation's worker."""
-    target = tree.target(worker_of(incarnation))
-    return tuple(sorted(p for p in target.partitions if pipeline_of(p) == pipeline.name)) if target else ()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.ports import Job
+from rota.dataplane.ports import ASSIGN, Job
 from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_ports
 from tests.chaos.plain_job import PlainJob
@@ -27,7 +27,7 @@ class PlainBench:
                 (key / f"{n}.json").write_text('{"n": 1}\n')
         source = files(str(self.landing), format="json", schema="n int", settle=0.0)
         ports = open_ports(Pipeline(source, delta(str(self.table)), name="p"), "g", "0" * 32)
-        assert ports.source.assign_offsets(tuple(counts)) == counts
+        assert ports.source.observe(tuple(counts), ASSIGN).ends == counts
         return PlainJob(ports.source, self.landing, self.table / "main", lambda partition: partition == "p:poison")
 
 

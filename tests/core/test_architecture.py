@@ -164,7 +164,7 @@ def test_who_implements_a_port_is_named_in_the_registry_alone() -> None:
 
 
 def test_no_source_knows_a_table() -> None:
-    """What it is given beside its declaration is a `Home`: a queue imported Delta to ask where it stands."""
+    """Beside its declaration, a source gets a `SourceContext`: a queue imported Delta to read its own offset."""
     for path in sources("rota/dataplane"):
         if path.parent.name in ("delta", "spark"):
             continue

@@ -1,6 +1,6 @@
 """What a replay takes: only what was consumed, each offset once, nothing that was skipped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.dataplane.ports import Ports
+from rota.dataplane.ports import Ports, SourceFile, Tidied
 from rota.errors import ConfigError
 from rota.ledger.values import Spans
 from rota.run.rewritten import explain_rewritten
@@ -75,14 +75,13 @@ def make_ports(source: object, log: list[Commit]) -> Ports:
 
 def test_the_newest_consumed_offsets_are_looked_at() -> None:
     class Seen(MemorySource):
-        def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
+        def list_files(self, spans: Spans, *, compare: bool = False) -> Iterator[SourceFile]:
+            assert compare
             seen.update(spans)
-            return {}
+            return iter(())
 
-        def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        def tidy(self, find_consumed: Callable[[str], Spans]) -> Tidied:
             raise AssertionError
-
-        explain_lost = explain_unsettled = keep_identities = read_assigned_ends
 
     wanted = {3: {"p:a": [(2, 3), (4, 6)]}, None: {"p:a": [(0, 1), (1, 3), (4, 6)], "p:b": [(0, 1)]}}
     for most, spans in wanted.items():

@@ -19,7 +19,7 @@ from rota.catalog import load
 from rota.coordination.checkpoint import Entry
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
-from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.files.file_index import FileIndex
 from rota.dataplane.spark import writing
 from rota.ledger.ledger import Ledger
 from rota.registry import open_ports
@@ -90,7 +90,7 @@ def die_at_checkpoints(real: Callable[..., Any], *, first: bool) -> Callable[...
 
 def arm(step: str) -> None:
     what: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-        "indexed": (FilesSource, "assign_offsets", die_after(FilesSource.assign_offsets)),
+        "indexed": (FileIndex, "extend", die_after(FileIndex.extend)),
         "claimed": (Ledger, "claim", die_after(Ledger.claim, "main")),
         "in the job": (writing, "write", die_meanwhile(writing.write)),
         "written": (writing, "write", die_after(writing.write)),

@@ -7,6 +7,7 @@ from rota.coordination.overrides import pin
 from rota.coordination.parking import park
 from rota.dataplane import names
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.ports import ASSIGN
 from rota.ledger.values import Batch
 from rota.run.consume import IdlePartition
 from rota.run.work import read_lags
@@ -28,7 +29,7 @@ def fill(world: World, *files: str, key: str = "a") -> None:
     partition = world.pipeline.partition(key)
     for name in files:
         world.rows(names.folder(key), name, 1)
-    (end,) = open_files(world.pipeline).assign_offsets((partition,)).values()
+    (end,) = open_files(world.pipeline).observe((partition,), ASSIGN).ends.values()
     token = world.tree.owned((partition,))[partition].token
     main, aside = tables(world).main, tables(world).quarantine
     claimed = main.claim({partition: token}, {partition: 0})

@@ -4,7 +4,7 @@ Law: a row stays what it is, and none takes another's id (`INTEGER PRIMARY KEY A
 """
 
 import sqlite3
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import Any, Self, cast
 from pyspark.sql import SparkSession
 
 from rota.dataplane.formats import values
-from rota.dataplane.ports import Home
+from rota.dataplane.ports import ENDS, Observation, Query, SourceContext
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import escape, key_of, unescape
@@ -51,41 +51,26 @@ class SqliteSource:
     stage: Path
 
     @classmethod
-    def of(cls, pipeline: Pipeline, home: Home) -> Self:
-        """The source that the pipeline declares."""
+    def of(cls, pipeline: Pipeline, context: SourceContext) -> Self:
+        """Return the source that the pipeline declares."""
         declared = cast(Rows, pipeline.source)
-        return cls(declared, resolve_folder(declared.path), home.scratch)
+        return cls(declared, resolve_folder(declared.path), context.scratch)
 
     # --- what every source does
-    def find_place(self) -> str:
-        """See `Source.find_place`."""
-        if not self.path.is_file():
-            raise ConfigError(f"{self.path} is not there. Make the database, or mend the path of Rows(...)")
-        return str(self.path)
-
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`."""
         tables = self._ask("select name from sqlite_master where type = 'table' and name not like 'sqlite_%'")
         return tuple(sorted(escape(name) for (name,) in tables))
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`."""
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
+        """See `Source.observe`: the database numbered its rows."""
+        if not self.path.is_file():
+            raise ConfigError(f"{self.path} does not exist. Make the database, or correct the path of Rows(...)")
         last = dict(self._ask("select name, seq from sqlite_sequence"))
-        return {p: last.get(unescape(key_of(p)), 0) for p in partitions}
-
-    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.assign_offsets`: the database numbered its rows."""
-        return self.read_ends(partitions)
-
-    @property
-    def skips_existing(self) -> bool:
-        """See `Source.skips_existing`."""
-        return self.declared.start == "latest"
-
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
-        """See `Source.choose_starts`."""
-        first = self.declared.start if isinstance(self.declared.start, int) else 0
-        return {p: end if self.skips_existing and p not in later else first for p, end in ends.items()}
+        ends = {p: last.get(unescape(key_of(p)), 0) for p in partitions}
+        lost = {p: f"{self.path} gave {ends[p]} rows: bring it back" for p in query.consumed.find_beyond(ends)}
+        starts = query.choose_starts(self.declared.start, ends)
+        return Observation(ends=ends, assigned=ends, starts=starts, lost=lost, place=str(self.path))
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
         """See `Source.plan_jobs`: one job."""
@@ -94,7 +79,7 @@ class SqliteSource:
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`: what is beyond the last row that there ever was."""
-        ends = self.read_ends(tuple(ranges))
+        ends = self.observe(tuple(ranges)).ends
         beyond = {p: self.locate(p, end - 1) for p, (_, end) in ranges.items() if end > ends[p]}
         why = "never was: bring the database back"
         return {p: SourceChanged(f"{p}: {row} {why}", partition=p) for p, row in beyond.items()}
@@ -103,18 +88,10 @@ class SqliteSource:
         """See `Source.locate`."""
         return f"row {offset + 1} of {unescape(key_of(partition))}"
 
-    # --- what it can do beside: `Replays`, `Remembers`
+    # --- what it can do beside: `Replays`
     def reread(self, ranges: Ranges) -> Self:
         """See `Replays.reread`: a query takes nothing, and what is there is what was there."""
         return self
-
-    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Remembers.read_assigned_ends`."""
-        return self.read_ends(partitions)
-
-    def explain_lost(self, partition: str, end: int) -> str:
-        """See `Remembers.explain_lost`."""
-        return f"{self.path} gave {end} rows: bring it back"
 
     # --- how Spark reads it
     @contextmanager
@@ -138,4 +115,4 @@ class SqliteSource:
             with closing(sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True)) as opened:
                 return opened.execute(query, given).fetchall()
         except sqlite3.Error as error:
-            raise EnvironmentFailed(f"{self.find_place()} cannot be read ({error}). It is tried again") from error
+            raise EnvironmentFailed(f"{self.path} cannot be read ({error}). It is tried again") from error

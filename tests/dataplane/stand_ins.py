@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.ports import ASSIGN
 from rota.errors import EnvironmentFailed
 from rota.ledger.ledger import Ledger
 from tests.dataplane.delta_tables import batch
@@ -35,7 +36,7 @@ def take_over(world: World, worker: str, key: str) -> str:
 
 def consume_without_spark(world: World, partition: str, end: int) -> Ledger:
     """As if a run had consumed everything: the index, the offset and the checkpoint."""
-    open_files(world.pipeline).assign_offsets((partition,))
+    open_files(world.pipeline).observe((partition,), ASSIGN)
     main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     token = world.tree.owned((partition,))[partition].token
     claimed = main.claim({partition: token}, {partition: 0})

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rota.dataplane.files import parquet, staging, texts
+from rota.dataplane.files.file_index import FileIndex
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.spark import bisection, writing
 from rota.errors import RotaError
@@ -28,7 +29,7 @@ from tests.dataplane.world import World
 
 Change = Callable[[Path, bytes], object]
 MOMENTS: dict[str, tuple[object, str, bool]] = {  # what is called then, and whether it is before that
-    "after the listing": (FilesSource, "assign_offsets", False),
+    "after the listing": (FileIndex, "extend", False),
     "after the first look": (FilesSource, "find_broken", False),
     "after the bytes were counted": (texts, "count_most", False),
     "after the footers were read": (parquet, "explain_misfit", False),

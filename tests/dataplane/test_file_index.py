@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -16,8 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rota.dataplane.files import file_index, spans
+from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.file_index import FileIndex, LandedFile
-from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.files.landing import Rested
+from rota.dataplane.ports import ASSIGN, ENDS
 from rota.deltalog.delta_log import DeltaLog
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import log
@@ -137,7 +140,7 @@ def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.Mon
         return found
 
     monkeypatch.setattr(file_index, "name_files", counted)
-    assert index.latest(PARTITIONS, lambda known: [{p: [] for p in known}]) == dict.fromkeys(PARTITIONS, 12)
+    assert index.latest(PARTITIONS, lambda known: [{p: [] for p in known}])[1] == dict.fromkeys(PARTITIONS, 12)
     assert held == [12] * 4
 
 
@@ -217,14 +220,14 @@ def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) 
 
     def look(partitions: tuple[str, ...]) -> None:
         both.wait()
-        source(tmp_path).assign_offsets(partitions)
+        source(tmp_path).observe(partitions, ASSIGN)
 
     threads = [threading.Thread(target=look, args=(ps,)) for ps in 2 * [("p:x", "p:y"), ("p:y",)]]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert source(tmp_path).assign_offsets(("p:x", "p:y")) == {"p:x": 30, "p:y": 30}
+    assert source(tmp_path).observe(("p:x", "p:y"), ASSIGN).ends == {"p:x": 30, "p:y": 30}
     assert len({source(tmp_path).locate("p:x", i) for i in range(30)}) == 30
 
 
@@ -237,17 +240,17 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
         monkeypatch.setattr(file_index.FileIndex, "make_moves", lambda *_: {})
     slow = source(tmp_path)
     land(tmp_path, "x/2.json")
-    real, armed = FilesSource.find_new, [True]
+    real, armed = DiskLanding.list_rested, [True]
 
-    def meanwhile(self: FilesSource, known: dict[str, frozenset[str]]) -> dict[str, list[LandedFile]]:
-        found = real(self, known)
+    def meanwhile(*given: Any) -> list[Rested]:
+        found = list(real(*given))
         if armed and armed.pop():
             land(tmp_path, "x/1.json")
-            assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 2}
+            assert source(tmp_path).observe(("p:x",), ASSIGN).ends == {"p:x": 2}
         return found
 
-    monkeypatch.setattr(FilesSource, "find_new", meanwhile)
-    slow.assign_offsets(("p:x",))
+    monkeypatch.setattr(DiskLanding, "list_rested", meanwhile)
+    slow.observe(("p:x",), ASSIGN)
     rows = log(Path(slow.index.location)).rows()
     given, paths = (Counter(row[name] for row in rows) for name in ("ordinal", "path"))
     assert (given[0], paths["x/2.json"]) == ((1, 1) if guarded else (2, 2))
@@ -259,7 +262,7 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path, monkeypa
     one = source(tmp_path)
     for i in range(15):
         land(tmp_path, f"x/{i:03}.json")
-        one.assign_offsets(("p:x",))
+        one.observe(("p:x",), ASSIGN)
     assert len(DeltaTable(one.index.location).file_uris()) < 10
     assert [one.locate("p:x", i) for i in range(15)] == [f"x/{i:03}.json" for i in range(15)]
 
@@ -272,8 +275,8 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
     monkeypatch.setattr(file_index, "read_file", lambda place, file: seen.append(file) or real(place, file))
     for i in range(30):  # put together twice
         land(tmp_path, f"x/{i:03}.json")
-        one.assign_offsets(("p:x",))
-    assert one.read_assigned_ends(("p:x",)) == {"p:x": 30}
+        one.observe(("p:x",), ASSIGN)
+    assert one.observe(("p:x",)).assigned == {"p:x": 30}
     assert sum(file.rows for file in file_index.READ[one.index.location].files.values()) == 30
     assert len(seen) == len(set(seen))
 
@@ -283,10 +286,10 @@ def test_a_look_opens_no_log_that_did_not_go_on(tmp_path: Path, monkeypatch: pyt
     one, opened, real = source(tmp_path), list[str](), DeltaLog.open
     for name in ("x/1.json", "x/2.json"):
         land(tmp_path, name)
-        one.assign_offsets(("p:x",))
+        one.observe(("p:x",), ASSIGN)
     monkeypatch.setattr(DeltaLog, "open", lambda log: opened.append(log.location) or real(log))
     land(tmp_path, "x/3.json")
-    assert [one.read_ends(("p:x",)) for _ in range(5)] == [{"p:x": 3}] * 5
+    assert [one.observe(("p:x",)).ends for _ in range(5)] == [{"p:x": 3}] * 5
     assert len(opened) <= 1
 
 
@@ -300,11 +303,11 @@ def test_an_index_that_went_on_or_was_brought_back_is_read_anew(
     index, copy = Path(one.index.location), tmp_path / "copy"
 
     def look() -> None:
-        seen.append(one.read_assigned_ends(("p:x",))["p:x"])
+        seen.append(one.observe(("p:x",)).assigned["p:x"])
 
     def give(name: str) -> None:
         land(tmp_path, name)
-        one.assign_offsets(("p:x",))
+        one.observe(("p:x",), ASSIGN)
 
     give("x/1.json")
     look()
@@ -336,9 +339,9 @@ def test_a_damaged_index_is_one_line_with_the_way_on(
     one = source(tmp_path)
     for name in ("x/1.json", "x/2.json"):
         land(tmp_path, name)
-        one.assign_offsets(("p:x",))
+        one.observe(("p:x",), ASSIGN)
     damage(Path(one.index.location))
     file_index.READ.clear()
-    for look in (one.read_ends, one.assign_offsets):
+    for query in (ENDS, ASSIGN):
         with pytest.raises(EnvironmentFailed, match=rf"{said}.*: move {tmp_path}/table away, then rota adopt"):
-            look(("p:x",))
+            one.observe(("p:x",), query)

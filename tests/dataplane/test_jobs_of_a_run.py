@@ -8,6 +8,7 @@ import pytest
 
 from rota.coordination.records import Slot, Slots
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import ASSIGN
 from rota.dataplane.spark import bisection
 from rota.dataplane.spark.bisection import ALONE, LEAST
 from rota.errors import EnvironmentFailed
@@ -80,7 +81,7 @@ def test_a_job_is_within_both_caps_and_holds_at_least_one(tmp_path: Path) -> Non
     sizes = [3, 1, 1, 5, 9, 2, 1, 1, 1]
     for key, size in zip(keys, sizes, strict=True):
         land(tmp_path, f"{key[2:]}/0.json", f"{key[2:]}/1.json", text="x" * size)
-    latest = source(tmp_path).assign_offsets(tuple(keys))
+    latest = source(tmp_path).observe(tuple(keys), ASSIGN).ends
     for files in (1, 2, 3, 4, 100):
         for room in (1, 2, 4, 6, 18, 100):
             jobs = source(tmp_path, max_job_files=files, max_job_bytes=room).plan_jobs(dict.fromkeys(keys, 0), latest)

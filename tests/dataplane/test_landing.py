@@ -12,6 +12,7 @@ import rota
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.files import listing
 from rota.dataplane.formats import lines
+from rota.dataplane.ports import ASSIGN, INSPECT, Query
 from rota.errors import ConfigError
 from rota.pipeline import Pipeline
 from tests.dataplane.landing_folders import land, open_files, source
@@ -21,10 +22,10 @@ from tests.waiting import wait_until
 def test_late_and_out_of_order_names_get_the_next_offsets(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/2.json", "x/3.json")
-    assert one.assign_offsets(("p:x",)) == {"p:x": 2}
+    assert one.observe(("p:x",), ASSIGN).ends == {"p:x": 2}
     land(tmp_path, "x/1.json")
-    assert one.read_ends(("p:x",)) == {"p:x": 3}
-    assert one.assign_offsets(("p:x",)) == {"p:x": 3}
+    assert one.observe(("p:x",)).ends == {"p:x": 3}
+    assert one.observe(("p:x",), ASSIGN).ends == {"p:x": 3}
     assert [one.locate("p:x", i) for i in range(3)] == ["x/2.json", "x/3.json", "x/1.json"]
     assert source(tmp_path).locate("p:x", 2) == "x/1.json"
 
@@ -34,7 +35,7 @@ def test_looking_writes_nothing(tmp_path: Path) -> None:
     assert one.list_keys() == ()
     land(tmp_path, "x/1.json")
     assert one.list_keys() == ("x",)
-    assert one.read_ends(("p:x", "p:none")) == {"p:x": 1, "p:none": 0}
+    assert one.observe(("p:x", "p:none")).ends == {"p:x": 1, "p:none": 0}
     assert not (tmp_path / "table").exists()
 
 
@@ -43,8 +44,8 @@ def test_hidden_and_unrested_files_wait(tmp_path: Path) -> None:
     now = (tmp_path / "land/x/1.json").stat().st_ctime
     waiting = replace(source(tmp_path, settle=2.0), clock=lambda: now + 1.9)
     assert waiting.list_keys() == ("x",)
-    assert waiting.assign_offsets(("p:x",)) == {"p:x": 0}
-    assert source(tmp_path).assign_offsets(("p:x",)) == {"p:x": 1}
+    assert waiting.observe(("p:x",), ASSIGN).ends == {"p:x": 0}
+    assert source(tmp_path).observe(("p:x",), ASSIGN).ends == {"p:x": 1}
 
 
 def test_a_look_tells_when_what_it_left_will_have_rested(tmp_path: Path) -> None:
@@ -52,17 +53,13 @@ def test_a_look_tells_when_what_it_left_will_have_rested(tmp_path: Path) -> None
     rested = (tmp_path / "land/x/1.json").stat().st_ctime + 2.0
     now = [rested - 0.4]
     one = replace(source(tmp_path, settle=2.0), clock=lambda: now[0])
-    assert one.find_rest(0.5) == 0.5, "nobody looked"
-    assert one.read_ends(("p:x",)) == {"p:x": 0}
-    assert one.find_rest(0.5) == pytest.approx(0.4, abs=1e-5)
-    assert one.find_rest(0.3) == 0.3, "it rests longer than that"
-    assert one.ahead(0.3).read_ends(("p:x",)) == {"p:x": 0}
-    assert one.ahead(0.41).read_ends(("p:x",)) == {"p:x": 1}
-    assert one.find_rest(0.5) == pytest.approx(0.4, abs=1e-5), "who looks ahead notes nothing here"
+    seen = one.observe(("p:x",))
+    assert (seen.ends, seen.ready_in) == ({"p:x": 0}, (pytest.approx(0.4, abs=1e-5),))
+    assert one.observe(("p:x",), Query(ahead=0.3)).ends == {"p:x": 0}
+    assert one.observe(("p:x",), Query(ahead=0.41)).ends == {"p:x": 1}
     now[0] = rested + 0.1
-    assert one.find_rest(0.5) == 0.0, "it is due"
-    assert one.read_ends(("p:x",)) == {"p:x": 1}
-    assert one.find_rest(0.5) == 0.5
+    seen = one.observe(("p:x",))
+    assert (seen.ends, seen.ready_in) == ({"p:x": 1}, ())
 
 
 def test_what_is_renamed_into_place_needs_no_rest_and_is_read_whole(tmp_path: Path) -> None:
@@ -75,14 +72,14 @@ def test_what_is_renamed_into_place_needs_no_rest_and_is_read_whole(tmp_path: Pa
     with aside.open("w") as file:
         for line in whole.splitlines(keepends=True):
             file.write(line)
-            assert one.assign_offsets(("p:x",)) == {"p:x": 0}
+            assert one.observe(("p:x",), ASSIGN).ends == {"p:x": 0}
     aside.rename(folder / "1.json")
-    assert one.assign_offsets(("p:x",)) == {"p:x": 1}
+    assert one.observe(("p:x",), ASSIGN).ends == {"p:x": 1}
     (file,) = one.index.files(("p:x",))["p:x"][0:1]
     assert file.size == len(whole)
     assert not one.find_broken({"p:x": (0, 1)})
     with (folder / "2.json").open("w") as file_in_place:
-        assert one.assign_offsets(("p:x",)) == {"p:x": 2}, "in place it is taken as it is"
+        assert one.observe(("p:x",), ASSIGN).ends == {"p:x": 2}, "in place it is taken as it is"
         file_in_place.write(whole)
     assert "changed after it got its offset" in str(one.find_broken({"p:x": (1, 2)})["p:x"])
 
@@ -93,7 +90,7 @@ def test_a_file_from_another_age_stops_nobody(tmp_path: Path, at: int) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json")
     os.utime(tmp_path / "land/x/1.json", (at, at))
-    assert one.assign_offsets(("p:x", "p:y")) == {"p:x": 1, "p:y": 1}
+    assert one.observe(("p:x", "p:y"), ASSIGN).ends == {"p:x": 1, "p:y": 1}
     assert not one.find_broken({"p:x": (0, 1), "p:y": (0, 1)})
     land(tmp_path, "x/1.json")
     assert set(one.find_broken({"p:x": (0, 1)})) == {"p:x"}
@@ -103,7 +100,7 @@ def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> N
     land(tmp_path, "x/1.json")
     os.utime(tmp_path / "land/x/1.json", (1, 1))
     now = (tmp_path / "land/x/1.json").stat().st_ctime
-    assert replace(source(tmp_path, settle=2.0), clock=lambda: now + 1).assign_offsets(("p:x",)) == {"p:x": 0}
+    assert replace(source(tmp_path, settle=2.0), clock=lambda: now + 1).observe(("p:x",), ASSIGN).ends == {"p:x": 0}
 
 
 def test_a_modification_time_ahead_keeps_no_file_waiting(tmp_path: Path) -> None:
@@ -113,8 +110,8 @@ def test_a_modification_time_ahead_keeps_no_file_waiting(tmp_path: Path) -> None
     os.utime(tmp_path / "land/x/2.json", (time.time() + 7200,) * 2)
     rested = max(path.stat().st_ctime for path in (tmp_path / "land/x").iterdir()) + 2.0
     one = replace(source(tmp_path, settle=2.0), clock=lambda: rested)
-    assert one.read_ends(("p:x",)) == one.assign_offsets(("p:x",)) == {"p:x": 2}
-    assert not one.explain_unsettled("p:x", range(2))
+    assert one.observe(("p:x",)).ends == one.observe(("p:x",), ASSIGN).ends == {"p:x": 2}
+    assert [file.state for file in one.list_files({"p:x": [(0, 2)]}, compare=True)] == ["same", "same"]
     assert not one.find_broken({"p:x": (0, 2)})
 
 
@@ -123,24 +120,24 @@ def test_a_clock_that_is_behind_the_file_servers_holds_back_no_file_for_long(tmp
     land(tmp_path, "x/1.json")
     rested = (tmp_path / "land/x/1.json").stat().st_ctime
     late = replace(source(tmp_path, settle=0.01), clock=lambda: rested - 3600)
-    assert late.assign_offsets(("p:x",)) == {"p:x": 0}
+    assert late.observe(("p:x",), ASSIGN).ends == {"p:x": 0}
     wait_until(lambda: time.time() > rested + 0.05)
     land(tmp_path, "x/2.json")
-    assert late.assign_offsets(("p:x",)) == {"p:x": 1}
+    assert late.observe(("p:x",), ASSIGN).ends == {"p:x": 1}
 
 
 def test_hive_style_names_and_folders_in_folders(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "carrier=AA/month=01/a.json", "carrier=AA/month=02/a.json", "a b*[1]/x.json")
     assert one.list_keys() == ("a b*%5B1%5D", "carrier=AA")
-    assert one.assign_offsets(("p:carrier=AA", "p:a b*%5B1%5D")) == {"p:carrier=AA": 2, "p:a b*%5B1%5D": 1}
+    assert one.observe(("p:carrier=AA", "p:a b*%5B1%5D"), ASSIGN).ends == {"p:carrier=AA": 2, "p:a b*%5B1%5D": 1}
 
 
 def test_a_name_too_long_for_an_id_is_left_out_and_told(tmp_path: Path) -> None:
     land(tmp_path, "x" * 130 + "/1.json", "y/1.json")
     one = source(tmp_path)
     assert one.list_keys() == ("y",)
-    assert one.list_ignored() == {"x" * 130: listing.TOO_LONG}
+    assert one.observe((), INSPECT).ignored == {"x" * 130: listing.TOO_LONG}
 
 
 def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_path: Path) -> None:
@@ -156,10 +153,10 @@ def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_pat
     (tmp_path / os.fsdecode(b"land/x/caf\xe9.json")).write_text("{}")
     one = source(tmp_path)
     assert one.list_keys() == ("x",)
-    assert one.read_ends(("p:x", "p:key")) == {"p:x": 2, "p:key": 0}
-    assert one.assign_offsets(("p:x",)) == {"p:x": 2}
+    assert one.observe(("p:x", "p:key")).ends == {"p:x": 2, "p:key": 0}
+    assert one.observe(("p:x",), ASSIGN).ends == {"p:x": 2}
     assert [one.locate("p:x", i) for i in range(2)] == ["x/1.json", "x/deep/2.json"]
-    assert one.list_ignored() == {
+    assert one.observe((), INSPECT).ignored == {
         "lone.json": listing.ASIDE,
         "key": listing.LINK,
         "x/link.json": listing.LINK,
@@ -192,14 +189,15 @@ def test_a_scheme_that_is_not_served_is_refused_by_name(
 
 
 def test_where_a_partition_starts(tmp_path: Path) -> None:
+    query = Query(starts=("p:a", "p:b", "p:c"), founding=("p:a",))
     for start, first, later in (("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)):
-        starts = source(tmp_path, start=start).choose_starts({"p-a": 7, "p-b": 7}, later=("p-b",))
-        assert starts == {"p-a": first, "p-b": later}
+        assert query.choose_starts(start, {"p:a": 7, "p:b": 7}) == {"p:a": first, "p:b": later}
+        assert query.choose_starts(start, {"p:b": 7}, {"p:b": 2}) == {"p:b": max(later, 2)}, "the retention took two"
 
 
 def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
     land(tmp_path, *(f"x/{i}.json" for i in range(5)), text="0123456789")
-    source(tmp_path).assign_offsets(("p:x",))
+    source(tmp_path).observe(("p:x",), ASSIGN)
     for caps, end in (
         ({}, 5),
         ({"max_files": 2}, 2),
@@ -225,7 +223,7 @@ def test_records_for_the_place_of_a_bad_one(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "land/x/2.json.gz", "wt") as file:
         file.write("one\ntwo")
     land(tmp_path, "x/3.json", text='\ufeff{"a"\n')
-    one.assign_offsets(("p:x",))
+    one.observe(("p:x",), ASSIGN)
     assert list(one.read_records("p:x", 0)) == ['{"a": 1}', '{"a"']
     assert list(one.read_records("p:x", 1)) == ["one", "two"]
     assert list(one.read_records("p:x", 2)) == ['{"a"']

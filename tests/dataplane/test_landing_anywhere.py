@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from rota.dataplane.names import key
+from rota.dataplane.ports import ASSIGN, INSPECT
 from rota.dataplane.spark import plans, writing
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
 from rota.run.replay import ReplayedRange, replay
@@ -123,14 +124,14 @@ def test_what_hadoop_still_copies_waits_until_it_has_its_name(landed: World) -> 
     landed.put("a/1.json", encode("json", range(4)))
     landed.until_idle("a")
     assert damage(landed.table / "main", {"p:a": {0: 3, 1: 4}}) == NO_DAMAGE
-    assert not landed.ports.source.list_ignored()
+    assert not landed.ports.source.observe((), INSPECT).ignored
 
 
 def test_no_credential_is_in_a_plan(landed: World) -> None:
     landed.give("a")
     landed.rows("a", "0", 3)
     source = landed.ports.source
-    ends = source.assign_offsets(("p:a",))
+    ends = source.observe(("p:a",), ASSIGN).ends
     with source.read(landed.connect(landed.endpoint), {"p:a": (0, ends["p:a"])}, "x") as records:  # type: ignore[attr-defined]
         frame = records.identify(records.frame)
         said = plans.explain(frame)

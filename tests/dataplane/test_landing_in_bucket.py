@@ -12,6 +12,7 @@ from rota.dataplane.files import listed
 from rota.dataplane.files.bucket import PAGE, BucketLanding
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.files.listed import Listed
+from rota.dataplane.ports import ASSIGN, INSPECT
 from rota.dataplane.spark import plans, spark_server, writing
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.local.bucket import BucketServer
@@ -51,14 +52,14 @@ def test_a_key_that_cannot_be_read_has_a_reason_and_keeps_nobody_waiting(
     world.put("beside.json", b"")
     source = open_landed(world)
     assert source.list_keys() == ("a", "b")
-    assert source.assign_offsets(("p:a", "p:b")) == {"p:a": 2, "p:b": 1}
+    assert source.observe(("p:a", "p:b"), ASSIGN).ends == {"p:a": 2, "p:b": 1}
     assert not source.find_broken({"p:a": (0, 2)}), "what Arrow listed is what the bucket has"
-    assert source.list_ignored() == {
+    assert source.observe((), INSPECT).ignored == {
         "a/x\\ty.json": "its key has a control character, or a slash too many; land it under another",
         "beside.json": "it lies in no partition's folder; move it into one",
     }
     world.rows("a", "2", 1)
-    assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": 3}
 
 
 def test_what_shows_a_folder_is_no_file(world: World) -> None:
@@ -66,8 +67,8 @@ def test_what_shows_a_folder_is_no_file(world: World) -> None:
     world.put("a/empty.json", b"")
     open_files(world.landing).create_dir("a/sub", recursive=True)
     source = open_landed(world)
-    assert source.assign_offsets(("p:a",)) == {"p:a": 2}
-    assert not source.list_ignored()
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": 2}
+    assert not source.observe((), INSPECT).ignored
 
 
 def test_a_late_name_before_all_others_is_found_among_several_pages(world: World) -> None:
@@ -75,9 +76,9 @@ def test_a_late_name_before_all_others_is_found_among_several_pages(world: World
     for number in range(PAGE + 5):
         store.put(f"a/f{number:05}.json", b"{}")
     source = open_landed(world)
-    assert source.assign_offsets(("p:a",)) == {"p:a": PAGE + 5}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": PAGE + 5}
     world.rows("a", "before", 1)
-    assert source.assign_offsets(("p:a",)) == {"p:a": PAGE + 6}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": PAGE + 6}
     assert source.locate("p:a", PAGE + 5) == "a/before.json"
 
 
@@ -109,17 +110,17 @@ def test_many_objects_are_looked_at_by_a_list_and_found_as_each_by_itself(
 def test_a_bucket_that_is_not_there_parks_nobody(world: World, bucket_server: BucketServer, bucket: str) -> None:
     world.rows("a", "0", 1)
     source = open_landed(world)
-    source.assign_offsets(("p:a",))
+    source.observe(("p:a",), ASSIGN)
     folder = bucket_server.data / bucket.removeprefix("s3://")
     folder.rename(folder.with_name(f"{folder.name}-away"))
     with pytest.raises(EnvironmentFailed, match=r"cannot be listed"):
         source.list_keys()
     with pytest.raises(EnvironmentFailed, match=r"cannot be listed"):
-        source.assign_offsets(("p:a",))
+        source.observe(("p:a",), ASSIGN)
     with pytest.raises(EnvironmentFailed, match=r"is not there, or empty"):
         source.find_broken({"p:a": (0, 1)})
     with pytest.raises(ConfigError, match=r"there is no such bucket. Make it"):
-        source.find_place()
+        source.observe((), INSPECT)
 
 
 def test_a_batch_costs_a_bounded_number_of_requests_an_object(
@@ -161,7 +162,7 @@ def test_a_folder_without_others_is_listed_by_spark_at_once(
         world.put(f"{ODD_FOLDER}/sub/{name}.json", encode("json", range(3)))
     source = open_landed(world)
     (key,) = source.list_keys()
-    ranges = {p: (0, end) for p, end in source.assign_offsets((f"p:{key}",)).items()}
+    ranges = {p: (0, end) for p, end in source.observe((f"p:{key}",), ASSIGN).ends.items()}
     assert list(ranges.values()) == [(0, 2 * len(ODD_NAMES))]
 
     def read() -> tuple[int, int]:
@@ -189,7 +190,7 @@ def test_what_lands_behind_the_list_is_of_no_job(
     for name in "012":
         world.rows("a", name, 2)
     source = open_landed(world)
-    source.assign_offsets(("p:a",))
+    source.observe(("p:a",), ASSIGN)
     world.rows("a", "3", 2)
     place = f"s3a://{bucket.removeprefix('s3://')}/land"
     if not guarded:
@@ -343,7 +344,7 @@ def test_a_lookup_that_does_not_stand_on_its_reader_is_an_error(
     world.give("a")
     world.rows("a", "0", 3)
     source = world.ports.source
-    ends = source.assign_offsets(("p:a",))
+    ends = source.observe(("p:a",), ASSIGN).ends
     with source.read(spark, {"p:a": (0, ends["p:a"])}, "x") as records:  # type: ignore[attr-defined]
         assert records.identify(records.frame).count() == 3
         assert {row["_offset"] for row in records.identify(records.frame).collect()} == {0}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.dataplane import names
+from rota.dataplane.ports import ASSIGN
 from rota.ids import MAX_PARTITION, is_key
 from rota.pipeline import Pipeline, delta, files
 from tests.dataplane.landing_folders import open_files
@@ -95,12 +96,12 @@ def test_nothing_outside_the_landing_folder_gets_an_offset(
     source = files(str(tmp_path / "land"), format="json", schema="n int", settle=0.0)
     landing = open_files(replace(Pipeline(source, delta(str(tmp_path / "table"))), name="p"))
     hostile = "p:..%2Fsecret"
-    given = landing.assign_offsets((hostile, "p:good"))
+    given = landing.observe((hostile, "p:good"), ASSIGN).ends
     assert given.get(hostile, 0) == (0 if guarded else 1), "files outside that got an offset"
     assert given["p:good"] == 1
     if guarded:
-        assert "rota forget --pipeline" in landing.explain_unreadable(hostile)
-        assert landing.read_ends((hostile,)) == {}
+        assert "rota forget --pipeline" in landing.observe((hostile,)).unreadable.get(hostile, "")
+        assert landing.observe((hostile,)).ends == {}
 
 
 @given(st.text(min_size=1, max_size=MAX_PARTITION // 4).filter(lambda t: not _surrogate(t)))

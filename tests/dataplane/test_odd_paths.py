@@ -18,6 +18,7 @@ from rota.dataplane import columns
 from rota.dataplane.delta.vacuum import vacuum
 from rota.dataplane.files import file_index
 from rota.dataplane.names import key
+from rota.dataplane.ports import ASSIGN
 from rota.demo import deltalog
 from rota.errors import ConfigError
 from rota.ledger.change import find_commit
@@ -60,7 +61,7 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     assert not main.find_foreign_commits([p])
     for name in "234":
         world.rows(odd, odd + name, 1)
-        open_files(world.pipeline).assign_offsets((p,))
+        open_files(world.pipeline).observe((p,), ASSIGN)
     assert len(DeltaTable(world.table / "index").file_uris()) < 5, "put together"
     assert [f.path for f in index.files((p,))[p]] == [
         f"{odd}/{name}.json" for name in ("0", "1", *(odd + n for n in "234"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.dataplane.ports import ASSIGN, ENDS
 from rota.errors import EnvironmentFailed
 from rota.run.rewritten import explain_rewritten
 from tests.dataplane.landing_folders import land, make_entry, make_unreadable, source
@@ -16,18 +17,20 @@ def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path)
     land(
         tmp_path, "x/1.json", "y/1.json", "z"
     )  # a file where a folder was fails for root too, as a folder of 0700 does
-    assert one.read_ends(("p:x", "p:z")) == {"p:x": 1}
-    assert one.assign_offsets(("p:x", "p:y", "p:z")) == {"p:x": 1, "p:y": 1}
-    assert one.assign_offsets(("p:x", "p:z")) == {"p:x": 1}
+    assert one.observe(("p:x", "p:z")).ends == {"p:x": 1}
+    assert one.observe(("p:x", "p:y", "p:z"), ASSIGN).ends == {"p:x": 1, "p:y": 1}
+    assert one.observe(("p:x", "p:z"), ASSIGN).ends == {"p:x": 1}
     assert one.list_keys() == ("x", "y")
-    assert "land/z cannot be looked at (Not a directory). Mend its rights" in one.explain_unreadable("p:z")
-    assert not one.explain_unreadable("p:x")
+    assert "land/z cannot be looked at (Not a directory). Mend its rights" in one.observe(("p:z",)).unreadable.get(
+        "p:z", ""
+    )
+    assert not one.observe(("p:x",)).unreadable.get("p:x", "")
 
 
 def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "x/2.json", "y/1.json")
-    one.assign_offsets(("p:x", "p:y"))
+    one.observe(("p:x", "p:y"), ASSIGN)
     make_unreadable(tmp_path / "land/x/2.json")
     (error,) = one.find_broken({"p:x": (0, 2), "p:y": (0, 1)}).values()
     assert isinstance(error, EnvironmentFailed)
@@ -49,11 +52,11 @@ def test_a_landing_folder_that_cannot_be_listed_is_the_environments_fault(
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
 
     monkeypatch.setattr(os, "scandir", stale)
-    for look in (one.read_ends, one.assign_offsets):
+    for query in (ENDS, ASSIGN):
         with pytest.raises(EnvironmentFailed, match="Stale file handle"):
-            look(("p:x",))
+            one.observe(("p:x",), query)
     monkeypatch.undo()
-    one.assign_offsets(("p:x",))
+    one.observe(("p:x",), ASSIGN)
     monkeypatch.setattr(os, "scandir", stale)
     make_unreadable(tmp_path / "land/x/1.json")
     with pytest.raises(EnvironmentFailed, match="Stale file handle"):

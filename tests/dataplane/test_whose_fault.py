@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.ports import FailedPartition
+from rota.dataplane.ports import ASSIGN, FailedPartition
 from rota.dataplane.spark import failures
 from rota.dataplane.spark.bisection import ALONE, Bisection
 from rota.dataplane.spark.failures import judge_failure
@@ -169,7 +169,7 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
 ) -> None:
     """What stands before it is read first, as before a file that vanished. Mended, it goes on by itself."""
     land_files(world, "abc", files=2)
-    open_files(world.pipeline).assign_offsets(("p:a", "p:b", "p:c"))
+    open_files(world.pipeline).observe(("p:a", "p:b", "p:c"), ASSIGN)
     Faults(monkeypatch, lambda *_: None)
     away = [world.folder / "land" / name for name in ("a/00.json", "b/01.json")]
     for file in away:
@@ -211,7 +211,7 @@ def test_only_what_is_broken_is_skipped(
     world: World, monkeypatch: pytest.MonkeyPatch, at: list[int], kind: str
 ) -> None:
     land_files(world, "a", files=12)
-    open_files(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).observe(("p:a",), ASSIGN)
     for offset in at if kind == "vanished" else []:
         (world.folder / f"land/a/{offset:02}.json").unlink()
     faults = Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and {*at} & {*range(*r)} else None)
@@ -225,7 +225,7 @@ def test_without_shorter_ranges_a_skip_drops_whole_files(
     world: World, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     land_files(world, "a", files=4)
-    open_files(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).observe(("p:a",), ASSIGN)
     if kind == "vanished":
         (world.folder / "land/a/02.json").unlink()
     Faults(monkeypatch, lambda _, r: "ValueError: x" if kind == "poison" and 2 in range(*r) else None)
@@ -284,7 +284,7 @@ def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPat
     """Half of what it was asked for would be told as the whole."""
     land_files(world, "a", files=4)
     source = open_files(world.pipeline)
-    source.assign_offsets(("p:a",))
+    source.observe(("p:a",), ASSIGN)
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 2 in range(*r) else None)
     (piece,) = Bisection(world.pipeline, source, str(world.table), spark(), None).run({"p:a": (0, 4)})
     assert isinstance(piece, FailedPartition)
@@ -305,8 +305,8 @@ def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
     with pytest.raises(ConfigError, match="p:a is at 1 and is not parked: nothing is skipped"):
         skip(world.tree, world.ports, "p:a")
     source = open_files(world.pipeline)
-    assert source.read_assigned_ends(("p:a",)) == {"p:a": 1}, "what is refused gives no offset"
-    source.assign_offsets(("p:a",))
+    assert source.observe(("p:a",)).assigned == {"p:a": 1}, "what is refused gives no offset"
+    source.observe(("p:a",), ASSIGN)
     with pytest.raises(ConfigError, match=r"p:a is at 1 \(a/01.json\) and is not parked: nothing is skipped"):
         skip(world.tree, world.ports, "p:a")
     assert skip(world.tree, world.ports, "p:a", to=2) == (1, 2)
@@ -316,7 +316,7 @@ def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.Monk
     """Files that landed while it was parked are skipped under ordinals of their own: those after them are consumed."""
     land_files(world, "a")
     Faults(monkeypatch, lambda *_: None)
-    open_files(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).observe(("p:a",), ASSIGN)
     (world.folder / "land/a/00.json").unlink()
     assert isinstance(run(world, "a")["p:a"], ParkedPartition)
     for name in range(1, 4):

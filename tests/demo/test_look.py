@@ -8,6 +8,7 @@ from rota.catalog import load
 from rota.cli.look import Looked, Looker
 from rota.coordination.group_state import GroupState
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.ports import ASSIGN
 from rota.face.seen import DagsterSeen
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch
@@ -37,7 +38,7 @@ def land(folder: Path, name: str, number: int) -> None:
 
 
 def commit(pipeline: Pipeline, tree: GroupState, start: int, bad: int) -> None:
-    (partition,) = open_source(pipeline).assign_offsets((pipeline.partition("a"),))
+    (partition,) = open_source(pipeline).observe((pipeline.partition("a"),), ASSIGN).ends
     main = PipelineTables.of(pipeline, tree.group, tree.meta().id).main
     claimed = main.claim({partition: 1}, {partition: 0})
     main.commit(claimed, Batch(f"c{start}", "r", "w", "a", 1, {partition: (start, start + 1)}, bad={partition: bad}))

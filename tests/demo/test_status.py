@@ -18,6 +18,7 @@ from rota.catalog import load
 from rota.coordination import overrides
 from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.ports import ASSIGN
 from rota.errors import ConfigError, RotaError
 from rota.face.seen import DagsterSeen
 from rota.ledger.values import Batch
@@ -56,7 +57,7 @@ def commit_and_change(group: Group, folder: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text('{"n": 1}\n')
     pipeline = load(folder).pipelines["flights"]
-    open_files(pipeline).assign_offsets(("flights:UA",))
+    open_files(pipeline).observe(("flights:UA",), ASSIGN)
     main = PipelineTables.of(pipeline, "default", group.tree.meta().id).main
     claimed = main.claim({"flights:UA": 1}, {"flights:UA": 0})
     main.commit(claimed, Batch("c", "r", "w", "a", 1, {"flights:UA": (0, 1)}, bad={"flights:UA": 2}))

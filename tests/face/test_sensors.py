@@ -11,13 +11,14 @@ import dagster as dg
 import pytest
 from dagster import DagsterRunStatus as Status
 
+from rota import registry
 from rota.catalog import load
 from rota.dagster import private
 from rota.dagster.assets import checks, standing
 from rota.dagster.assets.names import INCARNATION
 from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, membership, runs
-from rota.dataplane.files import disk
+from rota.dataplane.ports import Query
 from rota.group.rebalance import rebalance
 from rota.registry import open_source
 from rota.run.work import WorkWatcher
@@ -238,7 +239,7 @@ def test_a_run_is_launched_for_files_that_will_have_rested_once_it_is_there(
 ) -> None:
     """Of a launch at most half of `settle` counts: so the files rest for more than half of it."""
     ready(desk)
-    monkeypatch.setattr("rota.run.work.LAUNCH", launch)
+    monkeypatch.setattr("rota.run.work.LAUNCHED", Query(ahead=launch))
     monkeypatch.setattr(
         "rota.run.work.open_source", lambda of: replace(open_source(of), clock=lambda: time.time() + 2000.0)
     )
@@ -313,7 +314,7 @@ def test_a_source_whose_looks_are_paid_for_is_looked_at_less_often(
 
     for module in (backlog, membership):
         monkeypatch.setattr(module, "poll", poll)
-    monkeypatch.setattr(disk.DiskLanding.__init__, "__defaults__", (each,))
+    monkeypatch.setattr(registry, "BUCKETS", ("/",) if each else ())  # a path counts as an address of a bucket
     desk.land("a")
     desk.membership()
     desk.tick("p__backlog")

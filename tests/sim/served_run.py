@@ -83,12 +83,12 @@ class ServedRun:
         return landed
 
     def serve(
-        self, limits: RunLimits, find_reason: Callable[[], str] = str
+        self, limits: RunLimits, find_reason: Callable[[], str] = str, pipeline: Pipeline = PIPELINE
     ) -> list[tuple[float, Event | Rest | RunEnd]]:
         """What a run of w1 that was launched for s:0 yields, each with its time."""
         served = serve(
             self.tree,
-            PIPELINE,
+            pipeline,
             self.w1,
             ("s:0",),
             "r1",

@@ -1,7 +1,7 @@
 """A run that serves its worker, in virtual time: each batch is a batch, and every reason to end ends it between two."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from rota.coordination.membership import announce, end_run, leave, register_run
 from rota.coordination.records import Live
+from rota.dataplane.ports import ENDS, Observation, Query
+from rota.pipeline import files
 from rota.run.answer import answer
 from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
 from rota.run.serve import Rest, RunEnd, RunLimits
@@ -175,20 +177,33 @@ def test_a_click_waits_for_a_partition_that_a_run_works_on_and_for_no_other() ->
 def test_a_look_that_is_paid_for_is_rarer_the_longer_nothing_came(every: float, looks: range) -> None:
     """In a bucket each look of a run is a list. What comes is found after an eighth more than it took to come."""
 
-    @dataclass(frozen=True)
     class Seen(MemorySource):
-        look_every: float = every
-
-        def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+        def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
             at.append(world.now)
-            return super().read_ends(partitions)
+            return super().observe(partitions, query)
 
     at: list[float] = []
     world = ServedRun()
     world.ports = replace(world.ports, source=Seen(world.ends.__getitem__, lambda _: 100))
     world.script = {3.0: world.land("s:0"), 20.0: world.land("s:1")}
-    seen = world.serve(RunLimits())
+    paid = replace(PIPELINE, source=files("s3://bucket/rows", format="json", schema="row long"))
+    seen = world.serve(RunLimits(), pipeline=paid if every else PIPELINE)
     found = [at for at, e in seen if isinstance(e, CommittedBatch)]
     assert found[0] - BATCH - 3.0 <= max(0.5, 3.0 / 8)
     assert found[1] - BATCH - 20.0 <= max(0.5, (20.0 - found[0]) / 8 if every else 0.0) + 0.01
     assert len([one for one in at if one > found[1]]) in looks
+
+
+def test_a_batch_reads_its_rights_once_and_the_polls_around_it_once() -> None:
+    """A poll reads the records again only after a batch changed them. It read the target twice."""
+    world, reads = ServedRun(), Counter[str]()
+    store, real = world.tree.store, world.tree.store.get_many
+    world.tree.store.get_many = lambda paths: (  # type: ignore[method-assign]
+        reads.update(path.split("/")[3] for path in paths if path.count("/") > 2) or real(paths)
+    )
+    world.script = {3.0: world.land("s:0"), 12.0: world.land("s:0")}
+    seen = world.serve(RunLimits())
+    assert world.tree.store is store
+    assert list_commits(seen) == [("s:0", 0, 1), ("s:0", 1, 2)]
+    batches = 3  # the first finds nothing
+    assert reads["assign"] == 2 * batches

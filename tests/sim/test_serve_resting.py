@@ -1,14 +1,15 @@
 """A served run and what has to rest, in virtual time: it is read the moment it has rested, and no run looks more for it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Self
 
 import pytest
 
+from rota.dataplane.ports import ENDS, Observation, Query
 from rota.run.consume import CommittedBatch
+from rota.run.eligibility import read_facts
 from rota.run.serve import POLL_INTERVAL, RunLimits, serve
-from rota.run.work import LAUNCH, find_work, foresee
+from rota.run.work import LAUNCH, LAUNCHED, observe_work
 from simulator.source import MemorySource
 from tests.sim.served_run import BATCH, PIPELINE, ServedRun
 
@@ -21,44 +22,32 @@ class Resting(MemorySource):
 
     now: Callable[[], float] = float
     landed: list[float] = field(default_factory=list)
-    left: list[float] = field(default_factory=list)
     looks: list[float] = field(default_factory=list)
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
         """What has rested."""
         self.looks.append(self.now())
-        self.left[:] = [at + SETTLE for at in self.landed if at + SETTLE > self.now()]
-        rested = len(self.landed) - len(self.left)
-        return {p: rested if p == "s:0" else 0 for p in partitions}
-
-    def find_rest(self, within: float) -> float:
-        """See `Rests.find_rest`."""
-        left = (at - self.now() for at in self.left)
-        return max(0.0, max((one for one in left if one <= within), default=within))
-
-    def ahead(self, seconds: float) -> Self:
-        """See `Rests.ahead`."""
-        return replace(self, now=lambda: self.now() + seconds, left=[])
+        now = self.now() + query.ahead
+        left = tuple(at + SETTLE - now for at in self.landed if at + SETTLE > now)
+        ends = {p: len(self.landed) - len(left) if p == "s:0" else 0 for p in partitions}
+        return Observation(ends=ends, starts=query.choose_starts("earliest", ends), ready_in=left)
 
 
 @dataclass(frozen=True)
-class Unforeseen(MemorySource):
-    """The same, and it reports of nothing when it will have rested."""
+class Unforeseen(Resting):
+    """The same, and it does not report when data will have rested."""
 
-    inner: Resting | None = None
-
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
         """See `Resting`."""
-        assert self.inner
-        return self.inner.read_ends(partitions)
+        return replace(super().observe(partitions, query), ready_in=())
 
 
 def serve_arrivals(arrivals: list[float], *, foreseen: bool = True) -> tuple[list[float], list[float]]:
     """When each offset was committed, and when the run looked."""
     world = ServedRun()
-    source = Resting(world.ends.__getitem__, lambda _: 100, now=lambda: world.now)
-    chosen = source if foreseen else Unforeseen(source.end, source.most, inner=source)
-    world.ports = replace(world.ports, source=chosen)
+    kind = Resting if foreseen else Unforeseen
+    source = kind(world.ends.__getitem__, lambda _: 100, now=lambda: world.now)
+    world.ports = replace(world.ports, source=source)
     for at in arrivals:
         world.script[at] = lambda: source.landed.append(world.now)
         world.script[at + SETTLE] = world.land("s:0")
@@ -105,7 +94,8 @@ def test_a_run_is_launched_for_what_will_have_rested_once_it_is_there() -> None:
     source = Resting(world.ends.__getitem__, lambda _: 100, now=lambda: world.now)
 
     def launches() -> list[str]:
-        return [p for one in find_work(world.tree, PIPELINE, foresee(source)) for p in one.lags]
+        facts = read_facts(world.tree, ("s:0",))
+        return [p for one in observe_work(facts, source, query=LAUNCHED)[0] for p in one.lags]
 
     source.landed.append(0.0)
     for now, due in ((0.0, []), (SETTLE - LAUNCH - 0.1, []), (SETTLE - LAUNCH, ["s:0"]), (SETTLE, ["s:0"])):
@@ -113,4 +103,3 @@ def test_a_run_is_launched_for_what_will_have_rested_once_it_is_there() -> None:
         assert launches() == due
     source.landed[:] = [world.now - 0.1]
     assert not launches(), "what is written all the time launches nothing"
-    assert foresee(MemorySource(world.ends.__getitem__, lambda _: 1)).read_ends(("s:0",)) == {"s:0": 0}

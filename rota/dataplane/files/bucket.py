@@ -45,7 +45,7 @@ END = chr(0x10FFFF)  # of all keys
 AT_ONCE = 16  # requests
 BLOCK = 1 << 20  # bytes of two objects that are compared at a time
 HELD = 10_000  # new objects of one list that are here at a time
-LOOK_EVERY = 5.0  # seconds, while nothing comes: each list is paid for
+POLL_INTERVAL = 5.0  # seconds, while nothing comes: each list is paid for
 DEAR = 16  # what an answer with a list of keys costs, in answers of one
 ODD = re.compile(r"[\x00-\x1f\x7f]|//|/$")
 WHY_ODD = "its key has a control character, or a slash too many; land it under another"
@@ -58,7 +58,6 @@ class BucketLanding:
     """The objects below `place`, `s3://bucket/prefix`. See `Landing`."""
 
     place: str
-    look_every: float = LOOK_EVERY
 
     @property
     def store(self) -> "ObjectStore":

@@ -28,7 +28,6 @@ class DiskLanding:
 
     root: Path
     stage: Path
-    look_every: float = 0.0
 
     @property
     def place(self) -> str:

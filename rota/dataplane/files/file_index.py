@@ -141,10 +141,10 @@ class FileIndex:
         """Return how many files of each partition have an ordinal."""
         return self._count_files(self._read_newest(), partitions)
 
-    def latest(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
-        """Return what `extend` would return. Writes nothing."""
+    def latest(self, partitions: tuple[str, ...], new: New) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """Return how many files of each partition have an ordinal, and what `extend` would return. Writes nothing."""
         counts, looks = self._look(self._read_newest(), partitions, new)
-        return {p: counts[p] + len(files) for found in looks for p, files in found.items()}
+        return counts, {p: counts[p] + len(files) for found in looks for p, files in found.items()}
 
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
         """Give the `new` files the next ordinals, in the order given, and return how many files each partition has then.

@@ -7,7 +7,7 @@ folder that cannot be listed, or a file that cannot be looked at, keeps its own 
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.opening import open_landing
 from rota.dataplane.formats import lines, values
 from rota.dataplane.formats.options import GOOD_ALONE, check_options, find_encoding, is_multiline, make_options
-from rota.dataplane.ports import Home, Tidied
+from rota.dataplane.ports import ENDS, Observation, Query, SourceContext, SourceFile, Tidied
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import is_partition, key_of, partition_id, quote
@@ -46,8 +46,7 @@ class FilesSource:
     """The landing folder of pipeline `name`.
 
     `messages` has the reasons why a file cannot be read, with the next steps. `read_columns` returns the table's columns.
-    `reading` has the files of ranges that are being read. `resting` has the times, by `clock`, at which the files that the
-    last poll left out will have rested.
+    `reading` has the files of ranges that are being read.
     """
 
     name: str
@@ -58,39 +57,29 @@ class FilesSource:
     messages: listing.ChangeMessages = listing.LIVE
     read_columns: Callable[[], str | None] = lambda: None
     reading: dict[str, Sequence[LandedFile]] = field(default_factory=dict, compare=False)
-    resting: list[float] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         check_options(self.declared.options, f"files({self.declared.path!r})")
 
     @classmethod
-    def of(cls, pipeline: Pipeline, home: Home) -> "FilesSource":
+    def of(cls, pipeline: Pipeline, context: SourceContext) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        declared, index = cast(Files, pipeline.source), FileIndex(join(home.location, "index"))
-        landing = open_landing(declared.path, home.scratch)
-        return cls(pipeline.name, landing, declared, index, read_columns=home.read_columns)
+        declared, index = cast(Files, pipeline.source), FileIndex(join(context.location, "index"))
+        landing = open_landing(declared.path, context.scratch)
+        return cls(pipeline.name, landing, declared, index, read_columns=context.read_columns)
 
     @property
     def options(self) -> dict[str, str]:
         """The options of Spark's reader."""
         return make_options(self.declared.format, self.declared.options)
 
-    def find_place(self) -> str:
-        """See `Source.find_place`: the landing folder."""
-        return self.landing.find_place()
-
-    @property
-    def look_every(self) -> float:
-        """See `Paced.look_every`."""
-        return self.landing.look_every
-
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the folders below the root whose partition ids are not too long."""
         names_found = self._list(lambda: sorted(map(names.key, self.landing.list_folders())))
         return tuple(k for k in names_found if is_partition(partition_id(self.name, k)))
 
-    def list_ignored(self) -> Mapping[str, str]:
-        """See `LeavesOut.list_ignored`: by path below the landing folder."""
+    def _list_ignored(self) -> Mapping[str, str]:
+        """Return what is never read, by path below the landing folder."""
         found = self._list(lambda: sorted(self.landing.list_ignored()))
         folders = self._list(lambda: sorted(self.landing.list_folders()))
         long = {f: listing.TOO_LONG for f in folders if not is_partition(partition_id(self.name, names.key(f)))}
@@ -104,57 +93,50 @@ class FilesSource:
             what = f"{self.landing.place} cannot be listed ({error}). Check the folder's rights"
             raise EnvironmentFailed(what) from error
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`."""
-        self.resting.clear()
-        return self.index.latest(partitions, self.find_new)
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
+        """See `Source.observe`."""
+        place, ignored = (self.landing.find_place(), self._list_ignored()) if query.inspect else ("", {})
+        assigned = self.index.given(partitions) if query.consumed.positions else {}
+        lost = {p: self._explain_lost(assigned[p]) for p in query.consumed.find_beyond(assigned)}
+        asked, young = tuple(p for p in partitions if p not in lost), list[float]()
+        now = self.clock() + min(query.ahead, self.declared.settle / 2)  # else a growing file would seem to rest
+        find_new = partial(self._find_new, now=now, young=young)
+        if not query.assign:
+            counts, ends = self.index.latest(asked, find_new)
+            assigned = {**assigned, **counts}
+        elif self.index.renewed:
+            self.index.keep(asked)
+            ends = assigned = self.index.given(asked)
+        else:
+            ends = assigned = self.index.extend(asked, find_new)
+            self._claim()
+        return Observation(
+            ends=ends,
+            unreadable={p: self._explain_unreadable(p) for p in asked if p not in ends},
+            starts=query.choose_starts(self.declared.start, ends),
+            assigned=assigned,
+            lost=lost,
+            ready_in=tuple(young),
+            index=self.index.id,
+            place=place,
+            ignored=ignored,
+        )
 
-    def find_rest(self, within: float) -> float:
-        """See `Rests.find_rest`."""
-        left = (at - self.clock() for at in self.resting)
-        return max(0.0, max((one for one in left if one <= within), default=within))
-
-    def ahead(self, seconds: float) -> Self:
-        """See `Rests.ahead`."""
-        seconds = min(seconds, self.declared.settle / 2)  # else a file that grows would seem to rest
-        return replace(self, clock=lambda: self.clock() + seconds, resting=[])
-
-    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Remembers.read_assigned_ends`."""
-        return self.index.given(partitions)
-
-    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.assign_offsets`."""
-        return self.index.extend(partitions, self.find_new)
-
-    def explain_lost(self, partition: str, end: int) -> str:  # noqa: ARG002
-        """See `Remembers.explain_lost`."""
+    def _explain_lost(self, end: int) -> str:
         return (
             f"the index has given {end} offsets: an older one was restored, or it was lost. Bring its index back. "
             f"{explain_without_copy(self.index.location.rpartition('/')[0])}"
         )
 
-    def explain_unreadable(self, partition: str) -> str:
-        """See `WaitsAlone.explain_unreadable`."""
-        ((_, files),) = self._list_rested({partition: frozenset()})
+    def _explain_unreadable(self, partition: str) -> str:
+        """Return why the partition cannot be read, with the next step; empty if it can be read again."""
+        ((_, files),) = self._list_rested({partition: frozenset()}, self.clock(), [])
         if isinstance(files, OSError):
             return listing.explain_blind(files)
         begun = self.index.given((partition,))[partition]
         return (
             "" if begun else explain_moved(self.landing.place, find_moved(self.index, self.landing, {partition: files}))
         )
-
-    @property
-    def skips_existing(self) -> bool:
-        """See `Source.skips_existing`."""
-        return self.declared.start == "latest"
-
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
-        """See `Source.choose_starts`: as declared. `latest` holds for folders that are there at first."""
-        start = self.declared.start
-        if isinstance(start, int):
-            return dict.fromkeys(ends, start)
-        return {p: end if self.skips_existing and p not in later else 0 for p, end in ends.items()}
 
     def plan_jobs(self, starts: Mapping[str, int], latest: Mapping[str, int]) -> tuple[Ranges, ...]:
         """See `Source.plan_jobs`."""
@@ -172,9 +154,23 @@ class FilesSource:
         errors = {p: self._find_error(p, files[p], start, end, look) for p, (start, end) in ranges.items()}
         return {p: error for p, error in errors.items() if error}
 
-    def list_names(self, spans: Spans) -> Iterator[tuple[str, int, str]]:
-        """See `Named.list_names`: paths below the landing folder."""
-        return ((p, offset, file.path) for p, offset, file in self._list_files(spans))
+    def list_files(self, spans: Spans, *, compare: bool = False) -> Iterator[SourceFile]:
+        """See `HasFiles.list_files`: paths below the landing folder."""
+        if not compare:
+            yield from (SourceFile(p, offset, file.path) for p, offset, file in self._list_files(spans))
+            return
+        there = list(self._list_files(spans))
+        look = self.tidier.look((file for *_, file in there), archived=False)
+        rested = {p: self._list_rested_paths(p) for p in {p for p, _, file in there if look(file) != file}}
+        for p, offset, file in there:
+            now = look(file)
+            young = now.size != NO_FILE and file.path not in rested.get(p, ())
+            yield SourceFile(p, offset, file.path, "same" if now == file else "changing" if young else "changed")
+
+    def _list_rested_paths(self, partition: str) -> frozenset[str]:
+        """Return the paths of the files that rested; none if the partition cannot be listed."""
+        ((_, files),) = self._list_rested({partition: frozenset()}, self.clock(), [])
+        return frozenset() if isinstance(files, OSError) else frozenset(file.path for file in files)
 
     def _list_files(self, spans: Spans) -> Iterator[tuple[str, int, LandedFile]]:
         """Partition, offset and file of what the index has in the spans."""
@@ -183,66 +179,40 @@ class FilesSource:
             for start, end in of:
                 yield from ((p, o, file) for o, file in enumerate(files[p][start:end], start))
 
-    def find_rewritten(self, spans: Spans) -> Mapping[str, tuple[int, ...]]:
-        """See `ChangesInPlace.find_rewritten`."""
-        there = list(self._list_files(spans))
-        look = self.tidier.look((file for *_, file in there), archived=False)
-        changed = [(p, offset) for p, offset, file in there if look(file) != file]
-        return {p: tuple(offset for q, offset in changed if q == p) for p in spans}
-
-    def explain_unsettled(self, partition: str, offsets: Iterable[int]) -> str:
-        """See `ChangesInPlace.explain_unsettled`: files that no rename moved and that did not rest."""
-        files = self.index.files((partition,))[partition]
-        ((_, listed),) = self._list_rested({partition: frozenset()})
-        if isinstance(listed, OSError):
-            raise listed
-        rested = {file.path for file in listed}
-        moved = {o: files[o] for o in offsets if o < len(files) and files[o].path not in rested}
-        look = self.landing.look(moved.values())
-        now = {o: look(file) for o, file in moved.items()}
-        moving = ", ".join(files[o].path for o, file in now.items() if file and file.size != NO_FILE)
-        return f"{moving} changed less than {self.declared.settle:g} s ago" if moving else ""
-
     @property
     def tidier(self) -> Tidier:
         """What does with consumed files as declared."""
         return Tidier(self.landing, self.declared.after)
 
-    @property
-    def tidies(self) -> bool:
-        """See `TidiesUp.tidies`."""
-        return self.declared.after != "keep"
+    def _claim(self) -> None:
+        """Make this index the only one whose consumed files are removed, if that is declared.
 
-    @property
-    def index_id(self) -> str:
-        """See `TidiesUp.index_id`."""
-        return self.index.id
-
-    def claim(self) -> None:
-        """See `TidiesUp.claim`. A folder that cannot be written keeps its files: nothing is taken away without the mark."""
+        A folder that cannot be written keeps its files: nothing is removed without the mark. Raises ForeignTable,
+        EnvironmentFailed.
+        """
         try:
-            self._claim()
+            self._mark()
         except OSError as error:
             log.warning("landing=%s not_claimed=%s", self.landing.place, error)
 
-    def _claim(self) -> None:
-        if self.tidies:
-            owner.claim(self.landing, self.index_id, self.index.location.rpartition("/")[0])
+    def _mark(self) -> None:
+        if self.declared.after != "keep":
+            owner.claim(self.landing, self.index.id, self.index.location.rpartition("/")[0])
 
-    def tidy(self, consumed: Spans) -> Tidied:
-        """See `TidiesUp.tidy`: by `after` of the declaration."""
+    def tidy(self, find_consumed: Callable[[str], Spans]) -> Tidied:
+        """See `HasFiles.tidy`: by `after` of the declaration."""
+        if self.declared.after == "keep":
+            return Tidied()
+        self.index.given(())  # the id of the index is read as it is now
+        consumed = find_consumed(self.index.id)
         try:
-            self._claim()
+            self._mark()
         except (OSError, RotaError) as error:
             log.warning("landing=%s not_taken_away=%s", self.landing.place, error)
             return Tidied(stays=(f"Consumed files of {self.landing.place} stay: {error}",))
         return self.tidier.tidy(
             (names.folder(key_of(p)), (file for _, _, file in self._list_files({p: of}))) for p, of in consumed.items()
         )
-
-    def keep_identities(self, partitions: tuple[str, ...]) -> None:
-        """See `ChangesInPlace.keep_identities`."""
-        self.index.keep(partitions)
 
     def reread(self, ranges: Ranges) -> Self:
         """See `Replays.reread`: the files of the ranges have the size and time of now."""
@@ -301,10 +271,6 @@ class FilesSource:
         refuse(lambda file, _: texts.explain_archive(file))
         return Records(mark(), explain, identify=columns.keep_ids)
 
-    def rename_pipeline(self, old: str, number: int) -> None:
-        """See `FollowsRename.rename_pipeline`."""
-        self.index.rename(old, self.name, number)
-
     def locate(self, partition: str, offset: int) -> str:
         """The file's path below the landing folder."""
         return self._find_path(partition, offset) or "a file that the index knows no more"
@@ -328,10 +294,15 @@ class FilesSource:
             return iter(())
         return texts.read_lines(self.landing.find(file), find_encoding(self.declared.options) or "utf-8")
 
-    def find_new(self, known: Mapping[str, frozenset[str]]) -> Iterator[dict[str, list[LandedFile]]]:
-        """The files of each partition that are not among the known ones, of some partitions after the other. What cannot be
-        looked at, and only that, is left out; so is a folder that was renamed, before its first file has an ordinal."""
-        for listed in map(dict, take_portions(self._list_rested(known), PORTION, count_files)):
+    def _find_new(
+        self, known: Mapping[str, frozenset[str]], now: float, young: list[float]
+    ) -> Iterator[dict[str, list[LandedFile]]]:
+        """Yield the files of each partition that are not among the known ones, for some partitions at a time.
+
+        A partition that cannot be listed is left out, and so is a folder that was renamed before its first file had an
+        offset. `young` gets the seconds that other new files have to rest.
+        """
+        for listed in map(dict, take_portions(self._list_rested(known, now, young), PORTION, count_files)):
             found = {p: files for p, files in listed.items() if not isinstance(files, OSError)}
             if len(found) < len(listed):
                 self.list_keys()  # raises where it is not a partition's own fault
@@ -339,16 +310,14 @@ class FilesSource:
             out = {one.partition for one in find_moved(self.index, self.landing, new)}
             yield {p: files for p, files in found.items() if p not in out}
 
-    def _list_rested(self, known: Mapping[str, frozenset[str]]) -> Iterator[Rested]:
-        """The files of each partition that rested for `settle` seconds, without the known ones, by name; or why it cannot be
-        listed."""
+    def _list_rested(self, known: Mapping[str, frozenset[str]], now: float, young: list[float]) -> Iterator[Rested]:
+        """Yield the files of each partition that rested for `settle` seconds, without the known ones, by name; or the error
+        with which it could not be listed."""
         whose, nowhere = names.find_folders({p: key_of(p) for p in known})
         yield from nowhere.items()
         paths = {folder: known[p] for folder, p in whose.items()}
-        now, left = self.clock(), list[float]()
-        for folder, found in self.landing.list_rested(paths, self.declared.settle, now, left):
+        for folder, found in self.landing.list_rested(paths, self.declared.settle, now, young):
             yield whose[folder], found if isinstance(found, OSError) else sorted(found)
-        self.resting.extend(now + one for one in left)
 
     def _find_error(
         self, partition: str, files: Sequence[LandedFile], start: int, end: int, look: Look

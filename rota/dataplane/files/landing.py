@@ -80,11 +80,6 @@ class Landing(Protocol):
         """The folder, as a person writes it."""
         ...
 
-    @property
-    def look_every(self) -> float:
-        """See `Paced.look_every`."""
-        ...
-
     def find_place(self) -> str:
         """`place`. Raises ConfigError, with the next step, where it is not there."""
         ...

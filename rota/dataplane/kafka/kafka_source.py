@@ -10,18 +10,18 @@ has lost all of them, whatever it holds.
 
 import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import columns
 from rota.dataplane.formats import values
 from rota.dataplane.kafka import reading
 from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.topic import Seen, Topic
-from rota.dataplane.ports import Home, Withheld
+from rota.dataplane.ports import ENDS, Consumed, Observation, Query, SourceContext, Withheld
 from rota.dataplane.spark import plans
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, counted
@@ -35,10 +35,46 @@ from rota.stores import join, make_folder, put_new, read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 NOTE = "topic.json"
+UNKNOWN = 1 << 62  # the assigned end of a partition that cannot be read now: it counts as one that lost nothing
 ANOTHER = "Give the pipeline another name and table; or bring back what there was"
 LARGE = 1 << 20  # bytes of the largest record that a broker takes by default
 SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """The topic at one moment.
+
+    Attributes:
+        topic: None if the topic does not exist.
+        noted: the id of the topic whose offsets the table has; None if none was noted.
+        other: why the topic is not the noted one; empty if it is, if its id is unknown, and while there is no topic.
+        heads: the end of each partition that can be read, and its leader's epoch.
+        firsts: the first offsets that the retention left, where they were asked for.
+    """
+
+    topic: Seen | None
+    noted: str | None
+    other: str = ""
+    heads: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    firsts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """The partitions of the topic."""
+        return self.topic.partitions if self.topic else ()
+
+    @property
+    def led(self) -> frozenset[int]:
+        """The partitions that have a leader."""
+        return self.topic.led if self.topic else frozenset()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the topic existed and does not exist now. A broker that is loading its metadata reports the same."""
+        return not self.partitions and self.noted is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +89,20 @@ class KafkaSource:
     reading: set[str] = field(default_factory=set)
     replays: bool = False  # whether it reads consumed offsets again
     epochs: dict[str, int] = field(default_factory=dict)  # of the leaders when offsets were assigned
+    fresh: list[TopicState] = field(
+        default_factory=list
+    )  # the state at which offsets were assigned, until a check has used it
     _noted: list[Callable[[], None]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, pipeline: Pipeline, home: Home) -> Self:
+    def of(cls, pipeline: Pipeline, context: SourceContext) -> Self:
         """Return the source that the pipeline declares."""
         declared = cast(Kafka, pipeline.source)
         client = declared.read_client()
         group = client.pop("group.id", f"rota-{pipeline.name}")
-        return cls(declared, Topic(expand(declared.topic), client), group, join(home.location, "index"))
+        return cls(declared, Topic(expand(declared.topic), client), group, join(context.location, "index"))
 
     # --- what is there
-
-    def find_place(self) -> str:
-        """See `Source.find_place`."""
-        if self.topic.look() is None:
-            raise ConfigError(
-                f"There is no {self.topic.place}. Make the topic, or mend servers and topic of kafka(...)"
-            )
-        return self.topic.place
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`."""
@@ -87,86 +118,90 @@ class KafkaSource:
         """Return the key of a partition's number in the topic."""
         return str(number)
 
-    def _look(self) -> Seen:
-        """Return the topic as it is now, without partitions if it does not exist."""
-        return self.topic.look() or Seen("", (), frozenset())
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
+        """See `Source.observe`.
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`.
-
-        A partition without a leader is left out; all are while the topic is gone. One that does not exist yet ends at 0.
+        A partition without a leader is unreadable; all are while the topic is gone. One that does not exist yet ends at 0.
+        The first assignment notes the topic's id.
         """
-        return self._read(self._look(), partitions, self.topic.read_ends)
+        state = self._read_state(partitions, firsts=query.starts)
+        if query.inspect and state.topic is None:
+            raise ConfigError(
+                f"There is no {self.topic.place}. Make the topic, or mend servers and topic of kafka(...)"
+            )
+        ends = {p: end for p, (end, _) in state.heads.items()}
+        assigned = dict.fromkeys(partitions, 0) if state.other else {p: ends.get(p, UNKNOWN) for p in partitions}
+        epochs = {p: epoch for p, (_, epoch) in state.heads.items() if epoch is not None}
+        if query.assign:
+            if state.topic and state.topic.id and state.noted is None:
+                self._write_id(state.topic.id)
+            self.epochs.update(epochs)
+            self.fresh[:] = [state]
+        return Observation(
+            ends=ends,
+            unreadable={p: self._explain_unreadable(p, state) for p in partitions if p not in ends},
+            starts=query.choose_starts(self.declared.start, ends, state.firsts),
+            assigned=assigned,
+            lost=self._find_lost(query.consumed, assigned, state),
+            leader_epochs=epochs,
+            withheld=self._find_withheld(state, query.open_since) if query.open_since is not None else {},
+            place=self.topic.place,
+        )
+
+    def _read_state(self, partitions: Iterable[str], firsts: Iterable[str] = ()) -> TopicState:
+        """Ask the broker for the topic and the ends of these partitions, and for the first offsets of some."""
+        state = TopicState(self.topic.look(), self._read_id())
+        if state.topic and state.noted and state.topic.partitions and state.topic.id not in ("", state.noted):
+            why = f"its id is {state.topic.id}, and it was {state.noted} ({join(self.index, NOTE)})"
+            state = replace(state, other=f"{self.topic.place} was made anew: {why}")
+        left = self._read(state, firsts, self.topic.read_firsts, 0) if firsts else {}
+        return replace(state, heads=self._read(state, partitions, self.topic.read_heads, (0, None)), firsts=left)
 
     def _read(
-        self, seen: Seen, partitions: Iterable[str], ask: Callable[[Iterable[int]], Mapping[int, int]]
-    ) -> dict[str, int]:
+        self, state: TopicState, partitions: Iterable[str], ask: Callable[[Iterable[int]], Mapping[int, T]], new: T
+    ) -> dict[str, T]:
+        """Return the answer for each partition that has a leader, and `new` for each that does not exist yet."""
         numbers = {p: self.number(p) for p in partitions}
-        answers = ask(sorted(seen.led.intersection(numbers.values())))
-        new = set() if self._is_gone(seen) else set(numbers.values()).difference(seen.partitions)
-        return {p: answers.get(n, 0) for p, n in numbers.items() if n in answers or n in new}
+        answers = ask(sorted(state.led.intersection(numbers.values())))
+        absent = set() if state.is_gone else set(numbers.values()).difference(state.partitions)
+        return {p: answers.get(n, new) for p, n in numbers.items() if n in answers or n in absent}
 
-    def _is_gone(self, seen: Seen) -> bool:
-        """Whether the topic existed and does not exist now. A broker that is loading its metadata reports the same."""
-        return not seen.partitions and self._read_id() is not None
-
-    def explain_unreadable(self, partition: str) -> str:
-        """See `WaitsAlone.explain_unreadable`."""
-        seen, number = self._look(), self.number(partition)
-        if self._is_gone(seen):
+    def _explain_unreadable(self, partition: str, state: TopicState) -> str:
+        if state.is_gone:
             return f"{partition}: there is no {self.topic.place} now. It is tried again by itself; bring the topic back"
-        if number not in seen.partitions or number in seen.led:
-            return ""
         return (
             f"{partition}: {self._name(partition)} has no leader. Bring its brokers back; it is tried again by itself"
         )
 
-    def find_withheld(self, partitions: tuple[str, ...], then: float) -> Mapping[str, Withheld]:
-        """See `Withholds.find_withheld`: the high watermark is ahead of the last stable offset."""
-        seen = self._look()
-        stable, high = (
-            self._read(seen, partitions, a) for a in (self.topic.read_ends, self.topic.read_high_watermarks)
-        )
-        held = tuple(p for p, at in stable.items() if p in high and at < high[p])
-        later = self._read(seen, held, lambda numbers: self.topic.read_newer(numbers, then)) if held else {}
+    def _find_lost(self, consumed: Consumed, assigned: Mapping[str, int], state: TopicState) -> dict[str, str]:
+        """Return why each partition lost consumed offsets: the topic is another one, the partition ends before, or it gave
+        the offsets to other records."""
+        beyond = consumed.find_beyond(assigned)
+        lost = {
+            p: f"{state.other or f'{self._name(p)} ends at {assigned[p]}: it lost records'}. {ANOTHER}" for p in beyond
+        }
+        noted = {
+            p: (one.offset, one.leader_epoch)
+            for p, one in consumed.positions.items()
+            if one.offset and one.offset <= assigned.get(p, 0) and one.leader_epoch not in (None, -1)
+        }
+        return lost | {
+            p: f"{self._name(p)} lost the records from {first} on and gave their offsets to others (leader epoch "
+            f"{noted[p][1]} ended there, it is {state.heads[p][1]} now). {ANOTHER}"
+            for p, first in self._find_cut(noted, state).items()
+        }
+
+    def _find_withheld(self, state: TopicState, since: float) -> dict[str, Withheld]:
+        """Return what lies behind open transactions: the high watermark is ahead of the last stable offset."""
+        high = self._read(state, state.heads, self.topic.read_high_watermarks, 0)
+        held = {p: end for p, (end, _) in state.heads.items() if end < high.get(p, 0)}
+        later = self._read(state, held, lambda numbers: self.topic.read_newer(numbers, since), -1) if held else {}
         found: dict[str, Withheld] = {}
-        for p in held:
-            waits = f"a transaction is open since offset {stable[p]}, and {counted(high[p] - stable[p], 'offset')} wait"
-            old = later.get(p, stable[p]) == -1 or later.get(p, stable[p]) > stable[p]
-            found[p] = Withheld(stable[p], f"{self._name(p)}: {waits}", old)
+        for p, end in held.items():
+            waits = f"a transaction is open since offset {end}, and {counted(high[p] - end, 'offset')} wait"
+            old = later.get(p, end) == -1 or later.get(p, end) > end
+            found[p] = Withheld(end, f"{self._name(p)}: {waits}", old)
         return found
-
-    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.assign_offsets`: the broker assigned them. The topic's id is noted if none was noted before."""
-        seen = self._look()
-        if seen.id and self._read_id() is None:
-            self._write_id(seen.id)
-        heads = self._read_heads(seen, partitions)
-        self.epochs.update({p: epoch for p, (_, epoch) in heads.items() if epoch is not None})
-        return {p: end for p, (end, _) in heads.items()}
-
-    def _read_heads(self, seen: Seen, partitions: Iterable[str]) -> dict[str, tuple[int, int | None]]:
-        """Return the end of each partition and its leader's epoch."""
-        epochs = dict[int, int | None]()
-
-        def ask(numbers: Iterable[int]) -> dict[int, int]:
-            heads = self.topic.read_heads(numbers)
-            epochs.update({n: epoch for n, (_, epoch) in heads.items()})
-            return {n: end for n, (end, _) in heads.items()}
-
-        return {p: (end, epochs.get(self.number(p))) for p, end in self._read(seen, partitions, ask).items()}
-
-    @property
-    def skips_existing(self) -> bool:
-        """See `Source.skips_existing`."""
-        return self.declared.start == "latest"
-
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
-        """See `Source.choose_starts`: the declared start, or the first offset that the retention left."""
-        asked = tuple(p for p in ends if not self.skips_existing or p in later)
-        first = self.declared.start if isinstance(self.declared.start, int) else 0
-        left = self._read(self._look(), asked, self.topic.read_firsts) if asked else {}
-        return {**ends, **{p: max(first, left.get(p, 0)) for p in asked}}
 
     # --- a run
 
@@ -201,30 +236,29 @@ class KafkaSource:
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`: the retention deleted the start, the topic is another one, or the partition ends before.
-        While a job reads a range, the retention may delete it: the job reads it whole or fails."""
-        seen = self._look()
-        if why := self._explain_other(seen):
-            return {p: SourceChanged(f"{p}: {why}", step=ANOTHER, partition=p, other=True) for p in ranges}
-        firsts, heads = self._read(seen, ranges, self.topic.read_firsts), self._read_heads(seen, ranges)
-        ends = {p: end for p, (end, _) in heads.items()}
-        found = {p: self._find_error(p, *span, firsts.get(p), ends.get(p)) for p, span in ranges.items()}
+
+        The check before the first job of a run uses the state at which the offsets were assigned. Each other check asks the
+        broker again.
+        While a job reads a range, the retention may delete it: the job reads it whole or fails.
+        """
+        fresh = self.fresh.pop() if self.fresh else None
+        state = fresh if fresh and ranges.keys() <= fresh.firsts.keys() else self._read_state(ranges, firsts=ranges)
+        if state.other:
+            return {p: SourceChanged(f"{p}: {state.other}", step=ANOTHER, partition=p, other=True) for p in ranges}
+        found = {p: self._find_error(p, *span, state) for p, span in ranges.items()}
         broken = {p: error for p, error in found.items() if error}
         noted = {p: (end, self.epochs[p]) for p, (_, end) in ranges.items() if p in self.epochs and p not in broken}
         return broken | {
             p: EnvironmentFailed(
                 f"{self._name(p)} lost records from {first} on meanwhile. The next run looks at the rest"
             )
-            for p, first in self._find_cut(noted, heads).items()
+            for p, first in self._find_cut(noted, state).items()
         }
 
-    def _find_error(
-        self, partition: str, start: int, end: int, first: int | None, last: int | None
-    ) -> RotaError | None:
-        name = self._name(partition)
-        if first is None or last is None:
-            return EnvironmentFailed(
-                self.explain_unreadable(partition) or f"{name} was without a leader. It is tried again"
-            )
+    def _find_error(self, partition: str, start: int, end: int, state: TopicState) -> RotaError | None:
+        if partition not in state.heads:
+            return EnvironmentFailed(self._explain_unreadable(partition, state))
+        name, first, last = self._name(partition), state.firsts[partition], state.heads[partition][0]
         if start < first and partition not in self.reading:
             skip = f"To go on without: rota skip {quote(partition)}"
             return SourceChanged(
@@ -248,15 +282,14 @@ class KafkaSource:
     def _name(self, partition: str) -> str:
         return f"{self.topic.name}[{self.number(partition)}]"
 
-    # --- capabilities: `Replays`, `Stamps`, `Remembers`, `Holds`
+    # --- capabilities: `Replays`, `HasTimes`, `Holds`
 
-    def find_stamped(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
-        """See `Stamps.find_stamped`: from the first record with a time of `since` or later to the first of `until` or
-        later."""
-        seen = self._look()
+    def find_offsets(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
+        """See `HasTimes.find_offsets`."""
+        state = TopicState(self.topic.look(), self._read_id())
 
         def find(at: float) -> dict[str, int]:
-            found = self._read(seen, partitions, lambda numbers: self.topic.read_stamped(numbers, at))
+            found = self._read(state, partitions, lambda numbers: self.topic.read_stamped(numbers, at), 0)
             return {p: offset for p, offset in found.items() if offset >= 0}
 
         ends = find(until) if until < inf else {}
@@ -264,43 +297,14 @@ class KafkaSource:
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
         """See `Replays.reread`: all readers of a topic read the same records."""
-        return replace(self, replays=True, epochs={})
+        return replace(self, replays=True, epochs={}, fresh=[])
 
-    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Remembers.read_assigned_ends`: 0 if the topic is another one. A partition that cannot be read now counts as
-        one that lost nothing."""
-        seen = self._look()
-        if self._explain_other(seen):
-            return dict.fromkeys(partitions, 0)
-        ends = self._read(seen, partitions, self.topic.read_ends)
-        return {p: ends.get(p, 1 << 62) for p in partitions}
-
-    def read_leader_epochs(self, partitions: Iterable[str]) -> Mapping[str, int]:
-        """See `HasLeaderEpochs.read_leader_epochs`."""
-        return {p: self.epochs[p] for p in partitions if p in self.epochs}
-
-    def find_cut(self, noted: Mapping[str, tuple[int, int]]) -> Mapping[str, str]:
-        """See `HasLeaderEpochs.find_cut`."""
-        heads = self._read_heads(self._look(), noted) if noted else {}
-        return {
-            p: f"{self._name(p)} lost the records from {first} on and gave their offsets to others (leader epoch "
-            f"{noted[p][1]} ended there, it is {heads[p][1]} now). {ANOTHER}"
-            for p, first in self._find_cut(noted, heads).items()
-        }
-
-    def _find_cut(
-        self, noted: Mapping[str, tuple[int, int]], heads: Mapping[str, tuple[int, int | None]]
-    ) -> dict[str, int]:
+    def _find_cut(self, noted: Mapping[str, tuple[int, int]], state: TopicState) -> dict[str, int]:
         """Return partition -> the first offset that it lost. A leader never cuts its own log, so a partition with the same
         epoch is not checked."""
-        moved = {p: one for p, one in noted.items() if p in heads and heads[p][1] not in (None, one[1])}
+        moved = {p: one for p, one in noted.items() if p in state.heads and state.heads[p][1] not in (None, one[1])}
         found = self.topic.find_cut({self.number(p): one for p, one in moved.items()})
         return {p: found[self.number(p)] for p in moved if self.number(p) in found}
-
-    def explain_lost(self, partition: str, end: int) -> str:
-        """See `Remembers.explain_lost`."""
-        why = self._explain_other(self._look()) or f"{self._name(partition)} ends at {end}: it lost records"
-        return f"{why}. {ANOTHER}"
 
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
         """See `Holds.acknowledge`: sets the offsets of the consumer group, for information."""
@@ -313,14 +317,6 @@ class KafkaSource:
             self._noted.pop()()
 
     # --- which topic it is
-
-    def _explain_other(self, seen: Seen) -> str:
-        """Return why the topic is not the one whose offsets the table has; empty if it is, if its id is unknown, and while
-        there is no topic."""
-        known, note = self._read_id(), join(self.index, NOTE)
-        if not known or not seen.partitions or seen.id in ("", known):
-            return ""
-        return f"{self.topic.place} was made anew: its id is {seen.id}, and it was {known} ({note})"
 
     def _read_id(self) -> str | None:
         with suppress(FileNotFoundError):

@@ -85,10 +85,6 @@ class Topic:
 
         return self._list_offsets(partitions, OffsetSpec.earliest())
 
-    def read_ends(self, partitions: Iterable[int]) -> dict[int, int]:
-        """Return the last stable offset of each."""
-        return {n: end for n, (end, _) in self.read_heads(partitions).items()}
-
     def read_heads(self, partitions: Iterable[int]) -> dict[int, tuple[int, int | None]]:
         """Return the last stable offset of each, and its leader's epoch; None if the broker knows none."""
         from confluent_kafka.admin import OffsetSpec

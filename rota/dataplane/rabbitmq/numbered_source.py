@@ -16,7 +16,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from rota.dataplane.formats import values
-from rota.dataplane.ports import Home
+from rota.dataplane.ports import ENDS, Consumed, Observation, Query, SourceContext
 from rota.dataplane.rabbitmq.declaration import RabbitQueues
 from rota.dataplane.rabbitmq.inbox import ALL, Inbox
 from rota.dataplane.rabbitmq.link import Link
@@ -53,34 +53,32 @@ class NumberedSource(ABC):
     telling: ClassVar[tuple[str, ...]]  # arguments whose difference means that they have not
 
     @classmethod
-    def of(cls, pipeline: Pipeline, home: Home) -> Self:
+    def of(cls, pipeline: Pipeline, context: SourceContext) -> Self:
         """Return the source that the pipeline declares."""
         declared = cast(RabbitQueues, pipeline.source)
         keys = tuple(sorted(map(str, range(declared.count))))
-        return cls(pipeline.name, declared, keys, home.read_offsets, home.scratch)
-
-    @property
-    def skips_existing(self) -> bool:
-        """See `Source.skips_existing`."""
-        return self.declared.start == "latest"
+        return cls(pipeline.name, declared, keys, context.read_offsets, context.scratch)
 
     # --- observing: each observation has a connection of its own and takes no message
 
-    def find_place(self) -> str:
-        """See `Source.find_place`: the broker, if each queue exists and rota can read it."""
+    def _find_place(self, link: Link) -> str:
+        """Return the broker and the queues. Raises ConfigError if a queue does not exist or rota cannot read it."""
         names = [f"{self.declared.prefix}{n}" for n in range(self.declared.count)]
-        with self._look() as link:
-            if gone := [name for name in names if link.count_ready(name) is None]:
-                more = f" and {len(gone) - 1} more" if gone[1:] else ""
-                raise ConfigError(
-                    f"{link.place} has no {gone[0]}{more}. Start a rota.rabbitmq.Publisher, which makes them, or mend "
-                    f"prefix and count"
-                )
-            for name in names:
-                why = link.find_difference(name, self.kind)
-                if any(argument in why for argument in self.telling):
-                    raise ConfigError(self._explain_kind(name, why))
-            return f"{link.place} queues {names[0]} to {names[-1]}"
+        if gone := [name for name in names if link.count_ready(name) is None]:
+            more = f" and {len(gone) - 1} more" if gone[1:] else ""
+            raise ConfigError(
+                f"{link.place} has no {gone[0]}{more}. Start a rota.rabbitmq.Publisher, which makes them, or mend "
+                f"prefix and count"
+            )
+        for name in names:
+            why = link.find_difference(name, self.kind)
+            if any(argument in why for argument in self.telling):
+                raise ConfigError(self._explain_kind(name, why))
+        return f"{link.place} queues {names[0]} to {names[-1]}"
+
+    def _list_ignored(self, link: Link) -> Mapping[str, str]:  # noqa: ARG002
+        """Return what lies beside the queues and is never read."""
+        return {}
 
     @abstractmethod
     def _explain_kind(self, queue: str, why: str) -> str:
@@ -91,19 +89,41 @@ class NumberedSource(ABC):
         with self._look() as link:
             return tuple(key for key in self.keys if link.count_ready(f"{self.declared.prefix}{key}") is not None)
 
+    def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
+        """See `Source.observe`. An observation that assigns offsets takes messages, which the publisher has numbered, and
+        holds them until `close`."""
+        place, ignored = "", dict[str, str]()
+        with self._look() as link:
+            if query.inspect:
+                place, ignored = self._find_place(link), dict(self._list_ignored(link))
+            ends = self._read_ends(link, partitions)
+            firsts = self._read_firsts(link, query.starts) if query.starts else {}
+        lost = self._find_lost(query.consumed, ends)
+        found = self._take({p: end for p, end in ends.items() if p not in lost}) if query.assign else ends
+        starts = query.choose_starts(self.declared.start, found, firsts)
+        return Observation(ends=found, starts=starts, assigned=ends, lost=lost, place=place, ignored=ignored)
+
     @abstractmethod
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`."""
+    def _read_ends(self, link: Link, partitions: tuple[str, ...]) -> dict[str, int]:
+        """Return the end of each partition."""
+
+    def _read_firsts(self, link: Link, partitions: Iterable[str]) -> Mapping[str, int]:  # noqa: ARG002
+        """Return the first offset that is left of each partition, where it is not 0."""
+        return {}
+
+    def _find_lost(self, consumed: Consumed, ends: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
+        """Return why each partition lost consumed offsets, with the next step."""
+        return {}
 
     # --- a run: it holds the messages that it takes until `close`
 
-    def assign_offsets(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.assign_offsets`: takes messages, which the publisher has numbered."""
-        starts, ends = self._read_starts(partitions), self.read_ends(partitions)
-        self._fetch({p: starts[p] for p in partitions if p not in self.inboxes and ends[p] > starts[p]})
-        found = {p: self.inboxes[p] for p in partitions if p in self.inboxes}
+    def _take(self, ends: Mapping[str, int]) -> Mapping[str, int]:
+        """Take messages of these partitions, and return their ends."""
+        starts = self._read_starts(tuple(ends), ends)
+        self._fetch({p: starts[p] for p in ends if p not in self.inboxes and ends[p] > starts[p]})
+        found = {p: self.inboxes[p] for p in ends if p in self.inboxes}
         known = {p: one.read_end() for p, one in found.items() if one.came >= one.awaited or one.read_end() > ends[p]}
-        return {**{p: ends[p] for p in partitions}, **known}
+        return {**ends, **known}
 
     @property
     def _first(self) -> int:
@@ -200,10 +220,6 @@ class NumberedSource(ABC):
         """Return the offset of a message; None if it has none."""
 
     @abstractmethod
-    def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """Return the probable first offsets of partitions that the table does not know. Messages before are not taken."""
-
-    @abstractmethod
     def _explain_hole(self, partition: str, start: int) -> RotaError:
         """Return why the message `start` is missing, with the next step."""
 
@@ -222,11 +238,11 @@ class NumberedSource(ABC):
 
         return take
 
-    def _read_starts(self, partitions: Iterable[str]) -> dict[str, int]:
-        """Return the table's offsets, or those at which it will begin."""
+    def _read_starts(self, partitions: Iterable[str], ends: Mapping[str, int]) -> dict[str, int]:
+        """Return the table's offsets. A partition that the table does not know starts as declared."""
+        latest = self.declared.start == "latest"
         at = self.read_offsets(partitions)
-        new = self._guess_starts(tuple(p for p, offset in at.items() if offset is None))
-        return {p: new[p] if offset is None else offset for p, offset in at.items()}
+        return {p: (ends[p] if latest else self._first) if offset is None else offset for p, offset in at.items()}
 
     def _queue(self, partition: str) -> str:
         return f"{self.declared.prefix}{key_of(partition)}"

@@ -9,7 +9,7 @@ sequence is missing, the partition waits for it and reports that.
 """
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -43,13 +43,12 @@ class QueueSource(NumberedSource):
     kind: ClassVar[Mapping[str, object]] = SINGLE
     telling: ClassVar[tuple[str, ...]] = (*SINGLE,)
 
-    def find_place(self) -> str:
-        """See `Source.find_place`. A quarantine that rota did not make counts as a queue that rota cannot read."""
-        place = NumberedSource.find_place(self)
+    def _find_place(self, link: Link) -> str:
+        """See `NumberedSource`. A quarantine that rota did not make counts as a queue that rota cannot read."""
+        place = NumberedSource._find_place(self, link)
         quarantine = name_quarantine(self.declared.prefix)
-        with self._look() as link:
-            if link.count_ready(quarantine) is not None and (why := link.find_difference(quarantine, {})):
-                raise ConfigError(self._explain_quarantine(quarantine, why))
+        if link.count_ready(quarantine) is not None and (why := link.find_difference(quarantine, {})):
+            raise ConfigError(self._explain_quarantine(quarantine, why))
         return place
 
     def _explain_quarantine(self, queue: str, why: str) -> str:
@@ -66,29 +65,17 @@ class QueueSource(NumberedSource):
             f"it anew"
         )
 
-    def list_ignored(self) -> Mapping[str, str]:
-        """See `LeavesOut.list_ignored`: the quarantine, unless it is empty."""
+    def _list_ignored(self, link: Link) -> Mapping[str, str]:
+        """Return the quarantine, unless it is empty."""
         name = name_quarantine(self.declared.prefix)
-        with self._look() as link:
-            count = link.count_ready(name)
-        return (
-            {name: f"{counted(count, 'message')} that cannot be consumed; the header {REASON} of each states why"}
-            if count
-            else {}
-        )
+        if not (count := link.count_ready(name)):
+            return {}
+        return {name: f"{counted(count, 'message')} that cannot be consumed; the header {REASON} of each states why"}
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`: the table's offset plus the messages in the queue."""
-        starts = self._read_starts(partitions)
-        with self._look() as link:
-            return {p: starts[p] + (link.count_ready(self._queue(p)) or 0) for p in partitions}
-
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:  # noqa: ARG002
-        """See `Source.choose_starts`: the declared start."""
-        return dict.fromkeys(ends, self._first)
-
-    def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        return dict.fromkeys(partitions, self._first)
+    def _read_ends(self, link: Link, partitions: tuple[str, ...]) -> dict[str, int]:
+        """Return the table's offset plus the messages in the queue."""
+        starts = self._read_starts(partitions, {})
+        return {p: starts[p] + (link.count_ready(self._queue(p)) or 0) for p in partitions}
 
     def _count_waiting(self, link: Link, starts: Mapping[str, int]) -> dict[str, int]:
         return {p: link.count_ready(self._queue(p)) or 0 for p in starts}

@@ -11,12 +11,13 @@ The end of a stream is found by reading its last chunk until no more messages ar
 high.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from threading import Condition
 from time import monotonic
 from typing import Any, ClassVar, Literal, Self
 
+from rota.dataplane.ports import Consumed
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.link import Link
 from rota.dataplane.rabbitmq.numbered_source import LONGEST, NumberedSource
@@ -39,21 +40,13 @@ class StreamSource(NumberedSource):
     def _explain_kind(self, queue: str, why: str) -> str:
         return f"{queue} is no stream ({why}). Declare it by queues(...), or make a stream under another prefix"
 
-    def read_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Source.read_ends`."""
-        with self._look() as link:
-            seen = self._see(link, partitions, "last")
+    def _read_ends(self, link: Link, partitions: tuple[str, ...]) -> dict[str, int]:
+        seen = self._see(link, partitions, "last")
         return {p: seen[p][1] + 1 if p in seen else 0 for p in partitions}
 
-    def choose_starts(self, ends: Mapping[str, int], later: Container[str] = ()) -> Mapping[str, int]:
-        """See `Source.choose_starts`: the declared start, or the first offset that the retention left."""
-        asked = tuple(p for p in ends if not self.skips_existing or p in later)
-        with self._look() as link:
-            seen = self._see(link, asked, "first")
-        return {**ends, **{p: max(self._first, seen[p][0] if p in seen else 0) for p in asked}}
-
-    def _guess_starts(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        return self.read_ends(partitions) if self.skips_existing else dict.fromkeys(partitions, self._first)
+    def _read_firsts(self, link: Link, partitions: Iterable[str]) -> Mapping[str, int]:
+        """Return the first offset that the retention left."""
+        return {p: first for p, (first, _) in self._see(link, partitions, "first").items()}
 
     def _see(
         self, link: Link, partitions: Iterable[str], where: Literal["first", "last"]
@@ -119,16 +112,12 @@ class StreamSource(NumberedSource):
         """See `Replays.reread`: a reader of its own, because any number may read a stream."""
         return replace(self, inboxes={}, _link=None, _came=Condition())
 
-    def read_assigned_ends(self, partitions: tuple[str, ...]) -> Mapping[str, int]:
-        """See `Remembers.read_assigned_ends`: the broker assigned the offsets of all messages of the stream."""
-        return self.read_ends(partitions)
-
-    def explain_lost(self, partition: str, end: int) -> str:
-        """See `Remembers.explain_lost`."""
-        return (
-            f"{self._queue(partition)} ends at {end}: the stream was made anew. Give the pipeline another name and table; "
+    def _find_lost(self, consumed: Consumed, ends: Mapping[str, int]) -> Mapping[str, str]:
+        return {
+            p: f"{self._queue(p)} ends at {ends[p]}: the stream was made anew. Give the pipeline another name and table; "
             f"or wait until the stream is beyond the table's offset"
-        )
+            for p in consumed.find_beyond(ends)
+        }
 
     def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:
         if asked is None:

@@ -3,14 +3,15 @@
     class TestMySource(SourceSuite):
         bench = MyBench  # makes sources in a folder of the test's own
 
-Beside, a source is put under a suite for each capability that it has: `RememberingSuite`, `ReplayingSuite`,
-`ChangingSuite`, `HoldingSuite`, `NamingSuite`, `StampingSuite`, `WaitingSuite`, `LeavingSuite`, `RenamingSuite`; and
-under what holds of its kind: `SharingSuite` if several may read it at once, `AssigningSuite` if it gives the offsets itself,
-`StartingSuite` if its declaration says where a partition starts.
+A source is also put under a suite for each protocol that it has (`ReplayingSuite`, `HoldingSuite`, `FilingSuite`,
+`TimingSuite`), and under a suite for each fact that it can observe: `AssigningSuite` if it gives the offsets itself,
+`LosingSuite` if it can lose assigned offsets, `WaitingSuite` if one partition alone may be unreadable, `LeavingSuite` if
+something in it is never read, `SharingSuite` if several runs may read it at once, `StartingSuite` if its declaration
+states where a partition starts.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from pathlib import Path
@@ -19,27 +20,24 @@ from typing import Protocol
 import pytest
 
 from rota.dataplane.ports import (
-    ChangesInPlace,
-    FollowsRename,
-    HasLeaderEpochs,
+    ASSIGN,
+    ENDS,
+    INSPECT,
+    Consumed,
+    HasFiles,
+    HasTimes,
     Holds,
-    LeavesOut,
-    Named,
     Ports,
-    Remembers,
+    Query,
     Replays,
     Source,
-    Stamps,
-    TidiesUp,
-    WaitsAlone,
-    Withholds,
 )
 from rota.errors import RotaError
+from rota.ledger.values import Position
+from rota.pipeline import Pipeline
+from rota.registry import rename_offsets
 
-ABILITIES = (
-    WaitsAlone, LeavesOut, Holds, Remembers, HasLeaderEpochs, Named, Replays, Stamps, ChangesInPlace, FollowsRename,
-    TidiesUp, Withholds,
-)  # fmt: skip
+PROTOCOLS = (Holds, Replays, HasTimes, HasFiles)
 
 
 class SourceBench(Protocol):
@@ -97,6 +95,10 @@ class StampedBench(SourceBench, Protocol):
 class RenamedBench(SourceBench, Protocol):
     """Beside, its pipeline can have another name."""
 
+    def declare(self, pipeline: str) -> Pipeline:
+        """The pipeline of this name."""
+        ...
+
     def open_as(self, pipeline: str) -> Ports:
         """The ports over the source of a pipeline of this name, whose partition of key `a` is `<name>:a`."""
         ...
@@ -122,28 +124,25 @@ class SourceSuite(Benched):
         for key in "ba":
             place.land(key)
         assert place.open().source.list_keys() == ("a", "b")
-        source = place.open().source
-        assert not isinstance(source, LeavesOut) or not source.list_ignored()
 
-    @pytest.mark.parametrize("ability", ABILITIES, ids=lambda one: one.__name__)
-    def test_an_ability_is_had_as_a_whole_or_not_at_all(self, place: SourceBench, ability: type) -> None:
+    @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda one: one.__name__)
+    def test_a_source_has_all_members_of_a_protocol_or_none(self, place: SourceBench, protocol: type) -> None:
         source = place.open().source
-        members = [name for one in ability.__mro__ for name in vars(one) if not name.startswith("_")]
-        beyond = [name for name in members if name not in ("reread", "read_assigned_ends", "explain_lost")]
-        had = [name for name in beyond or members if hasattr(source, name)]
-        assert had == ((beyond or members) if isinstance(source, ability) else [])
+        members = [name for name in vars(protocol) if not name.startswith("_")]
+        had = [name for name in members if hasattr(source, name)]
+        assert had == (members if isinstance(source, protocol) else [])
 
     # --- offsets ---
 
     def test_an_offset_means_the_same_for_ever(self, place: SourceBench) -> None:
         place.land("a", 2)
         place.land("b")
-        assert place.open().source.assign_offsets(("p:a", "p:b")) == {"p:a": 2, "p:b": 1}
+        assert place.open().source.observe(("p:a", "p:b"), ASSIGN).ends == {"p:a": 2, "p:b": 1}
         first = names(place.open().source, "p:a", 2)
         place.land("a", 3)
-        assert place.open().source.read_ends(("p:a",)) == {"p:a": 5}
-        assert place.open().source.assign_offsets(("p:a",)) == {"p:a": 5}
-        assert place.open().source.assign_offsets(("p:a",)) == {"p:a": 5}
+        assert place.open().source.observe(("p:a",)).ends == {"p:a": 5}
+        assert place.open().source.observe(("p:a",), ASSIGN).ends == {"p:a": 5}
+        assert place.open().source.observe(("p:a",), ASSIGN).ends == {"p:a": 5}
         assert names(place.open().source, "p:a", 5)[:2] == first
         assert len(set(names(place.open().source, "p:a", 5))) == 5
 
@@ -154,7 +153,7 @@ class SourceSuite(Benched):
         for key, count in sizes.items():
             place.land(key, count)
         source = place.open(most=3).source
-        ends = source.assign_offsets(tuple(f"p:{key}" for key in sizes))
+        ends = source.observe(tuple(f"p:{key}" for key in sizes), ASSIGN).ends
         starts = {"p:d": 0, "p:c": 2, "p:b": 0, "p:a": 1}
         jobs = source.plan_jobs(starts, ends)
         assert [p for ranges in jobs for p in ranges] == ["p:d", "p:a"], "c is consumed, b has nothing"
@@ -168,22 +167,33 @@ class SourceSuite(Benched):
     def test_what_is_whole_is_not_broken_and_what_was_never_there_is(self, place: SourceBench) -> None:
         place.land("a", 2)
         source = place.open().source
-        source.assign_offsets(("p:a",))
+        source.observe(("p:a",), ASSIGN)
         assert not source.find_broken({"p:a": (0, 2)})
         assert source.find_broken({"p:a": (0, 3)}).keys() == {"p:a"}
-        assert not isinstance(source, WaitsAlone) or not source.explain_unreadable("p:a")
+        assert not source.observe(("p:a",)).unreadable
 
 
-class RememberingSuite(Benched):
-    """Of a source that `Remembers` how far offsets were assigned."""
+class LosingSuite(Benched):
+    """Of a source that can lose offsets that it assigned."""
 
-    def test_what_was_assigned_is_remembered_and_a_loss_is_explained(self, place: SourceBench) -> None:
+    def test_a_loss_is_explained_and_gives_no_offset(self, place: SourceBench) -> None:
         place.land("a", 2)
-        place.open().source.assign_offsets(("p:a",))
-        source = place.open().source
-        assert isinstance(source, Remembers)
-        assert source.read_assigned_ends(("p:a", "p:none")) == {"p:a": 2, "p:none": 0}
-        assert source.explain_lost("p:a", 1)
+        place.open().source.observe(("p:a",), ASSIGN)
+        source, consumed = place.open().source, Beyond({"p:a": Position(9, 1, "table")})
+        assert source.observe(("p:a", "p:none"), Query(consumed=consumed)).assigned == {"p:a": 2, "p:none": 0}
+        place.land("a")
+        seen = source.observe(("p:a", "p:none"), Query(assign=True, consumed=consumed))
+        assert seen.lost.keys() == {"p:a"}
+        assert seen.ends["p:none"] == 0
+        if isinstance(source, HasFiles):
+            assert source.observe(("p:a",)).assigned == {"p:a": 2}, "no file got an offset"
+
+
+class Beyond(Consumed):
+    """The table consumed more of p:a than the source has assigned."""
+
+    def find_beyond(self, ends: Mapping[str, int]) -> set[str]:
+        return ends.keys() & {"p:a"}
 
 
 class ReplayingSuite(Benched):
@@ -192,7 +202,7 @@ class ReplayingSuite(Benched):
     def test_what_was_read_is_read_again_by_a_reader_of_its_own(self, place: SourceBench) -> None:
         place.land("a", 5)
         ports = place.open(most=2)
-        ends = ports.source.assign_offsets(("p:a",))
+        ends = ports.source.observe(("p:a",), ASSIGN).ends
         (job,) = ports.source.plan_jobs({"p:a": 0}, ends)
         assert not ports.source.find_broken(job)
         assert isinstance(ports.source, Replays)
@@ -212,24 +222,10 @@ class HoldingSuite(Benched):
         source = place.open().source
         assert isinstance(source, Holds)
         for _ in range(2):
-            assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+            assert source.observe(("p:a",), ASSIGN).ends == {"p:a": 3}
             assert not source.find_broken({"p:a": (0, 3)})
             source.close()
         source.close()
-
-
-class NamingSuite(Benched):
-    """Of a source whose offsets are `Named`."""
-
-    def test_each_offset_of_the_spans_has_the_name_at_which_it_is_found(self, place: SourceBench) -> None:
-        for key in "ab":
-            place.land(key, 6)
-        source = place.open().source
-        source.assign_offsets(("p:a", "p:b"))
-        assert isinstance(source, Named)
-        found = list(source.list_names({"p:a": [(0, 2), (4, 5)], "p:b": [(5, 6)], "p:c": []}))
-        assert [(p, offset) for p, offset, _ in found] == [("p:a", 0), ("p:a", 1), ("p:a", 4), ("p:b", 5)]
-        assert all(name == source.locate(p, offset) for p, offset, name in found)
 
 
 class SharingSuite(Benched):
@@ -241,7 +237,7 @@ class SharingSuite(Benched):
         partitions = ("p:a", "p:b")
         sources = [place.open().source for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda source: source.assign_offsets(partitions), sources))
+            found = list(pool.map(lambda source: source.observe(partitions, ASSIGN).ends, sources))
         assert found == [{"p:a": 5, "p:b": 5}] * 4
         for p in partitions:
             assert len(set(names(place.open().source, p, 5))) == 5
@@ -254,9 +250,8 @@ class AssigningSuite(Benched):
         place.land("a", 2)
         source = place.open().source
         for _ in range(2):
-            assert source.read_ends(("p:a", "p:none")) == {"p:a": 2, "p:none": 0}
-            assert isinstance(source, Remembers)
-            assert source.read_assigned_ends(("p:a", "p:none")) == {"p:a": 0, "p:none": 0}
+            seen = source.observe(("p:a", "p:none"))
+            assert (seen.ends, seen.assigned) == ({"p:a": 2, "p:none": 0}, {"p:a": 0, "p:none": 0})
 
 
 class StartingSuite(Benched):
@@ -264,77 +259,84 @@ class StartingSuite(Benched):
 
     @pytest.mark.parametrize(("start", "at", "later"), [("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)])
     def test_where_a_partition_starts(self, place: SourceBench, start: str | int, at: int, later: int) -> None:
-        source = place.open(start).source
-        assert source.choose_starts({"p:a": 7, "p:b": 7}, later=("p:b",)) == {"p:a": at, "p:b": later}
-        assert source.skips_existing == (at == 7)
+        for key in "ab":
+            place.land(key, 7)
+        query = Query(starts=("p:a", "p:b"), founding=("p:a",))
+        assert place.open(start).source.observe(("p:a", "p:b"), query).starts == {"p:a": at, "p:b": later}
 
 
-class ChangingSuite(Benched):
-    """Of a source that `ChangesInPlace`: its data can change or vanish."""
+class FilingSuite(Benched):
+    """Of a source that `HasFiles`: its files have names, and can change or vanish."""
+
+    def test_each_offset_of_the_spans_has_the_name_at_which_it_is_found(self, place: ChangingBench) -> None:
+        for key in "ab":
+            place.land(key, 6)
+        source = place.open().source
+        source.observe(("p:a", "p:b"), ASSIGN)
+        assert isinstance(source, HasFiles)
+        found = list(source.list_files({"p:a": [(0, 2), (4, 5)], "p:b": [(5, 6)], "p:c": []}))
+        assert [(one.partition, one.offset) for one in found] == [("p:a", 0), ("p:a", 1), ("p:a", 4), ("p:b", 5)]
+        assert all((one.name, one.state) == (source.locate(one.partition, one.offset), "") for one in found)
 
     @pytest.mark.parametrize("how", ["change", "lose"])
     def test_what_is_no_more_what_it_was_breaks_its_own_range_alone(self, place: ChangingBench, how: str) -> None:
         for key in "ab":
             place.land(key, 3)
-        place.open().source.assign_offsets(("p:a", "p:b"))
+        place.open().source.observe(("p:a", "p:b"), ASSIGN)
         getattr(place, how)("p:a", 1)
         source = place.open().source
         broken = source.find_broken({"p:a": (0, 3), "p:b": (0, 3)})
         assert broken.keys() == {"p:a"}
         assert isinstance(broken["p:a"], RotaError)
         assert not source.find_broken({"p:a": (2, 3)})
-        assert isinstance(source, ChangesInPlace)
-        rewritten = source.find_rewritten({"p:a": [(0, 1), (1, 3)], "p:b": [(0, 9)]})
-        assert rewritten == {"p:a": (1,) if how == "change" else (), "p:b": ()}
-        assert not source.explain_unsettled("p:a", rewritten["p:a"])
-        assert source.assign_offsets(("p:a",)) == {"p:a": 3}, "it is not new"
+        assert isinstance(source, HasFiles)
+        found = source.list_files({"p:a": [(0, 1), (1, 3)], "p:b": [(0, 9)]}, compare=True)
+        changed = [one.state for one in found if (one.partition, one.offset) == ("p:a", 1) or one.state != "same"]
+        assert changed == ["changed" if how == "change" else "same"]
+        assert source.observe(("p:a",), ASSIGN).ends == {"p:a": 3}, "it is not new"
 
     def test_what_is_read_again_counts_as_it_is_now_once_it_is_kept(self, place: ChangingBench) -> None:
         place.land("a", 3)
         ports = place.open()
-        ports.source.assign_offsets(("p:a",))
+        ports.source.observe(("p:a",), ASSIGN)
         place.change("p:a", 0)
         place.change("p:a", 2)
         again = ports.reread({"p:a": (0, 1)})
         assert not again.source.find_broken({"p:a": (0, 1)})
         assert place.open().source.find_broken({"p:a": (0, 1)}), "nobody else sees it so yet"
-        assert isinstance(again.source, ChangesInPlace)
-        again.source.keep_identities(("p:a",))
+        assert again.source.observe(("p:a",), ASSIGN).ends == {"p:a": 3}
         assert not place.open().source.find_broken({"p:a": (0, 2)})
         assert place.open().source.find_broken({"p:a": (2, 3)}), "it was not read again"
-        assert again.source.read_assigned_ends(("p:a",)) == {"p:a": 3}
 
     def test_what_is_gone_cannot_be_read_again(self, place: ChangingBench) -> None:
         place.land("a", 1)
         ports = place.open()
-        ports.source.assign_offsets(("p:a",))
+        ports.source.observe(("p:a",), ASSIGN)
         place.lose("p:a", 0)
         assert ports.reread({"p:a": (0, 1)}).source.find_broken({"p:a": (0, 1)}).keys() == {"p:a"}
 
 
 class WaitingSuite(Benched):
-    """Of a source in which one partition `WaitsAlone`."""
+    """Of a source in which one partition alone may be unreadable."""
 
     def test_what_cannot_be_looked_at_is_left_out_alone_until_it_can_be(self, place: BlindBench) -> None:
         both = ("p:a", "p:b")
         for key in "ab":
             place.land(key, 2)
-        place.open().source.assign_offsets(both)
+        place.open().source.observe(both, ASSIGN)
         place.blind("a")
         source = place.open().source
-        assert isinstance(source, WaitsAlone)
-        assert (source.read_ends(both), source.assign_offsets(both)) == ({"p:b": 2}, {"p:b": 2})
-        assert source.explain_unreadable("p:a")
-        assert not source.explain_unreadable("p:b")
+        for query in (ENDS, ASSIGN):
+            seen = source.observe(both, query)
+            assert (seen.ends, list(seen.unreadable)) == ({"p:b": 2}, ["p:a"])
+            assert seen.unreadable["p:a"]
         place.mend("a")
-        source = place.open().source
-        assert source.assign_offsets(both) == {"p:a": 2, "p:b": 2}
-        assert isinstance(source, WaitsAlone)
-        assert not source.explain_unreadable("p:a")
+        seen = place.open().source.observe(both, ASSIGN)
+        assert (seen.ends, seen.unreadable) == ({"p:a": 2, "p:b": 2}, {})
 
 
-class StampingSuite(Benched):
-    """Of a source that `Stamps` its records."""
+class TimingSuite(Benched):
+    """Of a source that `HasTimes`."""
 
     def test_a_time_holds_what_lies_between_the_first_of_its_beginning_and_the_first_of_its_end(
         self, place: StampedBench
@@ -343,9 +345,9 @@ class StampingSuite(Benched):
         place.stamp("a", (at, at + 10, at + 5, at + 20))  # one came late
         place.stamp("b", (at,))
         source = place.open().source
-        assert isinstance(source, Stamps)
+        assert isinstance(source, HasTimes)
         found = {
-            (since, until): source.find_stamped(("p:a", "p:b"), since, until)
+            (since, until): source.find_offsets(("p:a", "p:b"), since, until)
             for since, until in ((0.0, inf), (at + 1, at + 20), (at + 9.9995, at + 10.0005), (at + 21, inf))
         }
         assert [{p: (start, min(end, 4)) for p, (start, end) in of.items()} for of in found.values()] == [
@@ -357,37 +359,35 @@ class StampingSuite(Benched):
 
 
 class LeavingSuite(Benched):
-    """Of a source that `LeavesOut` something."""
+    """Of a source in which something may be that is never read."""
 
     def test_what_is_never_read_is_named_with_the_reason_and_is_no_offset(self, place: LitteredBench) -> None:
         place.land("a")
+        assert not place.open().source.observe((), INSPECT).ignored
         name = place.litter()
         source = place.open().source
-        assert isinstance(source, LeavesOut)
-        assert list(source.list_ignored()) == [name]
-        assert source.list_ignored()[name]
-        assert (source.list_keys(), source.assign_offsets(("p:a",))) == (("a",), {"p:a": 1})
+        ((found, why),) = source.observe((), INSPECT).ignored.items()
+        assert (found, bool(why)) == (name, True)
+        assert (source.list_keys(), source.observe(("p:a",), ASSIGN).ends) == (("a",), {"p:a": 1})
 
 
 class RenamingSuite(Benched):
-    """Of a source that `FollowsRename`, and so `Remembers`."""
+    """Of a source that keeps its offsets under the pipeline's name (`registry.RENAMES`)."""
 
     def test_its_offsets_are_those_of_the_new_name_once_for_each_rename(self, place: RenamedBench) -> None:
         place.land("a", 2)
         before = place.open().source
-        before.assign_offsets(("p:a",))
+        before.observe(("p:a",), ASSIGN)
         known = names(before, "p:a", 2)
-        source = place.open_as("q").source
-        assert isinstance(source, FollowsRename)
-        assert isinstance(source, Remembers)
-        assert source.read_assigned_ends(("q:a",)) == {"q:a": 0}
-        source.rename_pipeline("p", 1)
-        assert source.read_assigned_ends(("p:a", "q:a")) == {"p:a": 0, "q:a": 2}
+        pipeline, source = place.declare("q"), place.open_as("q").source
+        assert source.observe(("q:a",)).assigned == {"q:a": 0}
+        rename_offsets(pipeline, "p", 1)
+        assert source.observe(("p:a", "q:a")).assigned == {"p:a": 0, "q:a": 2}
         assert names(source, "q:a", 2) == known
         place.land("a")
-        assert source.assign_offsets(("q:a",)) == {"q:a": 3}
-        source.rename_pipeline("p", 1)
-        assert place.open_as("q").source.assign_offsets(("q:a",)) == {"q:a": 3}, "typed again, it does nothing"
+        assert source.observe(("q:a",), ASSIGN).ends == {"q:a": 3}
+        rename_offsets(pipeline, "p", 1)
+        assert place.open_as("q").source.observe(("q:a",), ASSIGN).ends == {"q:a": 3}, "typed again, it does nothing"
 
 
 def finish(source: Source) -> None:

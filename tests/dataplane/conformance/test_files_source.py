@@ -10,10 +10,9 @@ from rota.registry import open_ports
 from rota.stores import open_objects
 from tests.dataplane.conformance.source_suite import (
     AssigningSuite,
-    ChangingSuite,
+    FilingSuite,
     LeavingSuite,
-    NamingSuite,
-    RememberingSuite,
+    LosingSuite,
     RenamingSuite,
     ReplayingSuite,
     SharingSuite,
@@ -30,8 +29,11 @@ class FilesBench:
         self.folder, self.landing, self.landed = folder, str(folder / "land"), 0
 
     def open(self, start: str | int = "earliest", most: int = 1000, pipeline: str = "p") -> Ports:
+        return open_ports(self.declare(pipeline, start, most), "g", "0" * 32)
+
+    def declare(self, pipeline: str, start: str | int = "earliest", most: int = 1000) -> Pipeline:
         source = files(self.landing, format="json", schema="n int", settle=0.0, start=start, max_files=most)
-        return open_ports(Pipeline(source, delta(str(self.folder / "table")), name=pipeline), "g", "0" * 32)
+        return Pipeline(source, delta(str(self.folder / "table")), name=pipeline)
 
     def open_as(self, pipeline: str) -> Ports:
         return self.open(pipeline=pipeline)
@@ -94,10 +96,9 @@ class FilesSuite(
     SharingSuite,
     AssigningSuite,
     StartingSuite,
-    RememberingSuite,
-    NamingSuite,
+    LosingSuite,
     ReplayingSuite,
-    ChangingSuite,
+    FilingSuite,
     LeavingSuite,
     RenamingSuite,
 ):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.dataplane.ports import Job
+from rota.dataplane.ports import ASSIGN, Job
 from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 from tests.dataplane.world import World
 
@@ -27,7 +27,7 @@ class SparkBench:
             for n in range(count):
                 self.world.rows(partition.removeprefix("p:"), f"{n:03}", 1)
         ports = self.world.ports
-        assert ports.source.assign_offsets(tuple(counts)) == counts
+        assert ports.source.observe(tuple(counts), ASSIGN).ends == counts
         return ports.job
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from rota import registry
-from rota.dataplane.ports import Job, Ports
+from rota.dataplane.ports import ASSIGN, Job, Ports
 from rota.pipeline import Pipeline, delta
 from rota.run.consume import CommittedBatch
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
 from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 from tests.dataplane.conformance.source_suite import (
-    RememberingSuite,
+    LosingSuite,
     ReplayingSuite,
     SharingSuite,
     SourceSuite,
@@ -64,7 +64,7 @@ class RowsBench:
         insert(self.database, key, ['{"n": 1}'] * count)
 
 
-class TestSqliteSource(SourceSuite, SharingSuite, StartingSuite, RememberingSuite, ReplayingSuite):
+class TestSqliteSource(SourceSuite, SharingSuite, StartingSuite, LosingSuite, ReplayingSuite):
     bench = RowsBench
 
 
@@ -79,7 +79,7 @@ class RowsOnSpark:
     def open(self, counts: dict[str, int]) -> Job:
         for partition, count in counts.items():
             insert(self.database, partition.removeprefix("p:"), ['{"n": 1}'] * count)
-        assert self.world.ports.source.assign_offsets(tuple(counts)) == counts
+        assert self.world.ports.source.observe(tuple(counts), ASSIGN).ends == counts
         return self.world.ports.job
 
 

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rota.coordination.parking import unpark
-from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.kafka.topic import Topic
+from rota.dataplane.ports import ASSIGN
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, ParkedPartition
@@ -47,7 +47,7 @@ def test_a_partition_that_was_cut_and_filled_again_is_parked_and_one_that_was_no
         mortal.produce("orders", n, number(100))
     world.until_idle("0", "1")
     reading = world.ports.source
-    assert reading.assign_offsets(("p:0", "p:1")) == {"p:0": 100, "p:1": 100}
+    assert reading.observe(("p:0", "p:1"), ASSIGN).ends == {"p:0": 100, "p:1": 100}
     lose(mortal, "orders", 0)
     for n in (0, 1):
         mortal.produce("orders", n, number(300, 1000))
@@ -76,7 +76,7 @@ def test_a_partition_that_was_cut_and_filled_again_is_parked_and_one_that_was_no
     wait_until(lambda: [e for e in world.run("1") if isinstance(e, CommittedBatch)])
 
     # the ablation
-    monkeypatch.setattr(KafkaSource, "find_cut", lambda *_: {})
+    monkeypatch.setattr(Topic, "find_cut", lambda *_: {})
     unpark(world.tree, "p:0")
     world.until_idle("0")
     assert count_differing(world, mortal, "orders", 0) == 100, "100 records are in no table, and none reports it"

@@ -8,10 +8,11 @@ import pytest
 from deltalake import DeltaTable
 
 from rota import registry
-from rota.dataplane.kafka import reading
+from rota.dataplane.kafka import kafka_source, reading
 from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
-from rota.dataplane.ports import Job
+from rota.dataplane.kafka.topic import Topic
+from rota.dataplane.ports import ASSIGN, Job
 from rota.dataplane.spark.bisection import Bisection
 from rota.errors import ConfigError
 from rota.people.skip import skip
@@ -43,7 +44,7 @@ class TopicOnSpark:
     def open(self, counts: dict[str, int]) -> Job:
         for partition, count in counts.items():
             self.broker.produce(self.topic, LETTERS.index(partition.removeprefix("p:")), number(count))
-        assert self.world.ports.source.assign_offsets(tuple(counts)) == counts
+        assert self.world.ports.source.observe(tuple(counts), ASSIGN).ends == counts
         return self.world.ports.job
 
 
@@ -53,6 +54,21 @@ class TestTopicOnSpark(JobSuite):
         sources = {**registry.SOURCES, Kafka: lambda *of: LetteredSource.letter(KafkaSource.of(*of))}
         monkeypatch.setattr(registry, "SOURCES", sources)
         return TopicOnSpark(worlds)
+
+
+def test_a_batch_looks_at_the_topic_once_to_observe_and_once_after_spark(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker got six requests a batch, and the note with the topic's id was read as often."""
+    world, asked = worlds.make(2), Counter[str]()
+    look, note = Topic.look, kafka_source.read
+    monkeypatch.setattr(Topic, "look", lambda topic: (asked.update(["look"]), look(topic))[1])
+    monkeypatch.setattr(kafka_source, "read", lambda *at: (asked.update(["note"]), note(*at))[1])
+    world.give("0", "1")
+    for batch in (1, 2):
+        worlds.broker.produce(worlds.topic, 0, number(3))
+        assert commit_some(world, "0", "1")["p:0"].end == 3 * batch
+        assert asked == {"look": 2 * batch, "note": 2 * batch}
 
 
 def test_what_is_produced_is_in_the_table_once_and_what_is_bad_aside(worlds: Worlds) -> None:

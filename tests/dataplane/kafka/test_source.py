@@ -13,19 +13,20 @@ from rota.dataplane.kafka import reading
 from rota.dataplane.kafka import topic as topic_of_kafka
 from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.kafka.topic import Topic
-from rota.dataplane.ports import Withheld, Withholds
+from rota.dataplane.ports import ASSIGN, INSPECT, Query, Withheld
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged
 from rota.kafka import kafka
 from rota.pipeline import Pipeline, delta
 from rota.registry import open_source
 from tests.dataplane.conformance.source_suite import (
+    Beyond,
     HoldingSuite,
-    RememberingSuite,
+    LosingSuite,
     ReplayingSuite,
     SharingSuite,
     SourceSuite,
-    StampingSuite,
     StartingSuite,
+    TimingSuite,
 )
 from tests.dataplane.kafka.broker import Broker
 from tests.dataplane.kafka.topic_bench import TopicBench
@@ -37,9 +38,7 @@ def bench(tmp_path: Path, broker: Broker, topic: str) -> TopicBench:
     return TopicBench(tmp_path, broker, topic)
 
 
-class TestKafkaSource(
-    SourceSuite, SharingSuite, StartingSuite, RememberingSuite, ReplayingSuite, HoldingSuite, StampingSuite
-):
+class TestKafkaSource(SourceSuite, SharingSuite, StartingSuite, LosingSuite, ReplayingSuite, HoldingSuite, TimingSuite):
     @pytest.fixture
     def place(self, bench: TopicBench) -> TopicBench:
         return bench
@@ -51,25 +50,25 @@ def test_the_end_of_a_partition_is_where_an_open_or_undecided_transaction_begins
     bench.land("a", 2)
     broker.transact(bench.topic, 0, [b"{}"] * 3, commit=False)
     broker.transact(bench.topic, 0, [b"{}"] * 3, commit=True)
-    wait_until(lambda: bench.open().source.read_ends(("p:a",)) == {"p:a": 10})  # with two markers, written behind it
+    wait_until(lambda: bench.open().source.observe(("p:a",)).ends == {"p:a": 10})  # with two markers, written behind it
     with broker.undecided(bench.topic, 0, [b"{}"]):
         bench.land("a", 2)
-        assert bench.open().source.read_ends(("p:a",)) == {"p:a": 10}
+        assert bench.open().source.observe(("p:a",)).ends == {"p:a": 10}
         source = bench.open().source
-        assert isinstance(source, Withholds)
         assert source.find_broken({"p:a": (0, 11)})
         for then, old in ((time.time() - 60, False), (time.time() + 60, True)):
-            (held,) = source.find_withheld(("p:a",), then).values()
+            (held,) = source.observe(("p:a",), Query(open_since=then)).withheld.values()
             why = f"{bench.topic}[0]: a transaction is open since offset 10, and 3 offsets wait"
             assert held == Withheld(10, why, old)
-    wait_until(lambda: bench.open().source.read_ends(("p:a",)) == {"p:a": 14})
-    assert not source.find_withheld(("p:a",), 0.0)
+    wait_until(lambda: bench.open().source.observe(("p:a",)).ends == {"p:a": 14})
+    assert not source.observe(("p:a",), Query(open_since=0.0)).withheld
 
 
 def test_what_the_retention_took_is_told_with_where_the_partition_begins(bench: TopicBench, broker: Broker) -> None:
     bench.land("a", 5)
     source = bench.open().source
-    assert source.choose_starts(source.assign_offsets(("p:a",))) == {"p:a": 0}
+    starts = Query(starts=("p:a",))
+    assert source.observe(("p:a",), starts).starts == {"p:a": 0}
     broker.drop(bench.topic, 0, before=3)
     (error,) = source.find_broken({"p:a": (1, 5)}).values()
     assert isinstance(error, SourceChanged)
@@ -79,8 +78,8 @@ def test_what_the_retention_took_is_told_with_where_the_partition_begins(bench: 
     (error,) = source.reread({"p:a": (1, 5)}).find_broken({"p:a": (1, 5)}).values()
     assert str(error).endswith("Replay what is left, from 3 on"), "a skip would pass over what is unread"
     assert not source.find_broken({"p:a": (3, 5)})
-    assert bench.open().source.choose_starts({"p:a": 5}) == {"p:a": 3}
-    assert bench.open(4).source.choose_starts({"p:a": 5}) == {"p:a": 4}
+    assert bench.open().source.observe(("p:a",), starts).starts == {"p:a": 3}
+    assert bench.open(4).source.observe(("p:a",), starts).starts == {"p:a": 4}
 
 
 @pytest.mark.parametrize("records", [1, 9], ids=["shorter", "longer"])
@@ -88,30 +87,29 @@ def test_a_topic_made_anew_has_lost_all_that_was_assigned_however_long_it_is(
     bench: TopicBench, broker: Broker, records: int
 ) -> None:
     bench.land("a", 4)
-    bench.open().source.assign_offsets(("p:a",))
+    bench.open().source.observe(("p:a",), ASSIGN)
     broker.remove(bench.topic)
     source = bench.open().source
     assert isinstance(source, KafkaSource)
-    assert source.read_assigned_ends(("p:a",))["p:a"] > 1 << 60, (
-        "a broker that loads its metadata reports no topic, too"
-    )
-    assert (source.read_ends(("p:a",)), source.assign_offsets(("p:a",))) == ({}, {})
-    assert "It is tried again by itself" in source.explain_unreadable("p:a")
+    assert source.observe(("p:a",)).assigned["p:a"] > 1 << 60, "a broker that loads its metadata reports no topic, too"
+    assert (source.observe(("p:a",)).ends, source.observe(("p:a",), ASSIGN).ends) == ({}, {})
+    assert "It is tried again by itself" in source.observe(("p:a",)).unreadable.get("p:a", "")
     assert isinstance(source.find_broken({"p:a": (0, 1)})["p:a"], EnvironmentFailed)
     with pytest.raises(ConfigError, match="There is no topic"):
-        source.find_place()
+        source.observe((), INSPECT)
     bench.partitions = 0
     bench.land("a", records)
-    assert source.read_assigned_ends(("p:a",)) == {"p:a": 0}
-    assert source.assign_offsets(("p:a",)) == {"p:a": records}, "and the note stays what it is"
-    assert source.read_assigned_ends(("p:a",)) == {"p:a": 0}
-    assert "was made anew" in source.explain_lost("p:a", 0)
+    assert source.observe(("p:a",)).assigned == {"p:a": 0}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": records}, "and the note stays what it is"
+    assert source.observe(("p:a",)).assigned == {"p:a": 0}
+    lost = source.observe(("p:a",), Query(consumed=Beyond())).lost["p:a"]
+    assert "was made anew" in lost
     (error,) = source.find_broken({"p:a": (0, 1)}).values()
     assert "was made anew" in str(error)
-    assert error.step == source.explain_lost("p:a", 0).partition(". ")[2], "each partition has the same next step"
+    assert error.step == lost.partition(". ")[2], "each partition has the same next step"
     Path(source.index, "topic.json").unlink()
-    assert source.assign_offsets(("p:a",)) == {"p:a": records}
-    assert source.read_assigned_ends(("p:a",)) == {"p:a": records}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": records}
+    assert source.observe(("p:a",)).assigned == {"p:a": records}
     assert json.loads(Path(source.index, "topic.json").read_text())["topic"] == bench.topic
 
 
@@ -146,7 +144,7 @@ def test_a_job_is_bounded_in_bytes_by_what_the_records_of_each_partition_weigh(
     for n, size in enumerate(sizes.values()):
         broker.produce(bench.topic, n, [b"x" * size] * 60)
     source = bench.open(max_job_bytes=2_000_000).source
-    starts, ends = dict.fromkeys(sizes, 0), source.read_ends(tuple(sizes))
+    starts, ends = dict.fromkeys(sizes, 0), source.observe(tuple(sizes)).ends
     if not weighed:
         monkeypatch.setattr(Topic, "weigh", lambda _, starts: (dict.fromkeys(range(3), 1.0), starts))
     jobs = source.plan_jobs(starts, ends)
@@ -174,7 +172,7 @@ def test_a_task_holds_few_large_records_at_a_time(
 def test_nobody_who_answers_is_an_error_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_of_kafka, "PATIENCE", 1.0)
     source = TopicBench(tmp_path, Nowhere(), "t").open().source  # type: ignore[arg-type]
-    for ask in (source.find_place, source.list_keys, lambda: source.read_ends(("p:a",))):
+    for ask in (source.list_keys, lambda: source.observe(("p:a",))):
         with pytest.raises(RotaError, match=r"topic t of Kafka at 127\.0\.0\.1:1.*127\.0\.0\.1:1.*refused"):
             ask()
 

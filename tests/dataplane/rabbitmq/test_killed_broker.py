@@ -74,6 +74,6 @@ def test_every_message_is_in_the_table_once(
         mortal.start()
         world.until_idle("0", "1")
         assert Counter(r["n"] for r in log(world.table / "main").rows()) == published, moment
-        assert world.ports.source.read_ends(("p:0", "p:1")) == {
+        assert world.ports.source.observe(("p:0", "p:1")).ends == {
             p: one.record.offset for p, one in world.tree.checkpoints(("p:0", "p:1")).items()
         }, "nothing waits"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.ports import LeavesOut, Ports
+from rota.dataplane.ports import ASSIGN, INSPECT, Ports, Query
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.dataplane.rabbitmq.queues import name_quarantine
@@ -28,6 +28,7 @@ class QueuesBench:
         self.folder, self.broker, self.prefix = folder, broker, prefix
         self.landed = Counter[str]()
         self.opened: list[QueueSource] = []
+        stranger.declare(broker, f"{prefix}0")  # of the declared count; no test lists its key
 
     def open(self, start: str | int = "earliest", most: int = 1000) -> Ports:
         self.close()
@@ -97,10 +98,10 @@ class Drain:
         ports = self.bench.open(most=self.most)
         source = ports.source
         assert isinstance(source, QueueSource)
-        ends = source.assign_offsets(("p:a",))
-        claimed = ports.main.claim({"p:a": 1}, source.choose_starts(ends))
+        seen = source.observe(("p:a",), Query(assign=True, starts=("p:a",)))
+        claimed = ports.main.claim({"p:a": 1}, seen.starts)
         source.acknowledge(claimed.offsets)
-        for job in source.plan_jobs(claimed.offsets, ends):
+        for job in source.plan_jobs(claimed.offsets, seen.ends):
             if source.find_broken(job):
                 break
             (start, end) = job["p:a"]
@@ -187,7 +188,7 @@ def test_acknowledging_before_the_table_has_it_loses(bench: QueuesBench, monkeyp
     bench.land("a", 100)
     source = bench.open(most=30).source
     assert isinstance(source, QueueSource)
-    source.assign_offsets(("p:a",))
+    source.observe(("p:a",), ASSIGN)
     source.acknowledge({"p:a": 30})  # and no commit
     source.close()
     assert drain.run() == 0
@@ -208,7 +209,7 @@ def test_a_sequence_beyond_32_bits_is_one(bench: QueuesBench) -> None:
     stranger.declare(bench.broker, queue)
     stranger.put(bench.broker, queue, dict.fromkeys(range(first, first + 5), b'{"n": 1}'))
     source = bench.open(start=first).source
-    assert source.assign_offsets(("p:a",)) == {"p:a": first + 5}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": first + 5}
     assert not source.find_broken({"p:a": (first, first + 5)})
 
 
@@ -219,8 +220,8 @@ def test_where_nothing_is_new_nothing_is_missed(bench: QueuesBench) -> None:
     assert drain.run(acknowledge=False) == 4
     stranger.put(bench.broker, f"{bench.prefix}a", {4: b"stray"}, **{"rota-sequence": None})
     source = bench.open().source
-    assert source.read_ends(("p:a",)) == {"p:a": 9}
-    assert source.assign_offsets(("p:a",)) == {"p:a": 4}
+    assert source.observe(("p:a",)).ends == {"p:a": 9}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": 4}
     assert source.plan_jobs({"p:a": 4}, {"p:a": 4}) == ()
     drain.until_empty()
     assert drain.damage(4) == WHOLE
@@ -254,9 +255,7 @@ def test_what_cannot_be_consumed_is_set_aside_with_its_reason(
 
 
 def list_ignored(bench: QueuesBench) -> Mapping[str, str]:
-    source = bench.open().source
-    assert isinstance(source, LeavesOut)
-    return source.list_ignored()
+    return bench.open().source.observe((), INSPECT).ignored
 
 
 def test_a_hole_is_reported_and_later_messages_are_held_back(bench: QueuesBench) -> None:
@@ -265,7 +264,7 @@ def test_a_hole_is_reported_and_later_messages_are_held_back(bench: QueuesBench)
     bench.lose("p:a", 4)
     assert drain.run() == 4
     source = bench.open().source
-    ends = source.assign_offsets(("p:a",))
+    ends = source.observe(("p:a",), ASSIGN).ends
     (job,) = source.plan_jobs({"p:a": 4}, ends)
     assert job == {"p:a": (4, 5)}
     said = str(source.find_broken(job)["p:a"])
@@ -284,10 +283,10 @@ def test_a_foreign_quarantine_is_reported_in_one_line(bench: QueuesBench) -> Non
         )
     line = rf"{bench.prefix}.quarantine was not made by rota \(PRECONDITION_FAILED.*Once it is empty, delete it"
     with pytest.raises(EnvironmentFailed, match=line):
-        bench.open().source.assign_offsets(("p:a",))
+        bench.open().source.observe(("p:a",), ASSIGN)
     with bench.broker.connect() as connection:
         connection.channel().queue_delete(f"{bench.prefix}.quarantine")
-    assert bench.open().source.assign_offsets(("p:a",)) == {"p:a": 1}
+    assert bench.open().source.observe(("p:a",), ASSIGN).ends == {"p:a": 1}
 
 
 # --- what is held -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.dataplane.ports import Ports
+from rota.dataplane.ports import ASSIGN, Ports, Query
 from rota.dataplane.rabbitmq import link
 from rota.dataplane.rabbitmq.link import Link
 from rota.dataplane.rabbitmq.queues import OFFSET
@@ -17,7 +17,7 @@ from rota.rabbitmq import Publisher, queues, streams
 from rota.registry import open_ports
 from tests.dataplane.conformance.source_suite import (
     HoldingSuite,
-    RememberingSuite,
+    LosingSuite,
     ReplayingSuite,
     SharingSuite,
     SourceSuite,
@@ -69,7 +69,7 @@ def bench(tmp_path: Path, broker: Broker, prefix: str) -> Iterator[StreamsBench]
     made.close()
 
 
-class TestStreamSource(SourceSuite, SharingSuite, StartingSuite, RememberingSuite, ReplayingSuite, HoldingSuite):
+class TestStreamSource(SourceSuite, SharingSuite, StartingSuite, LosingSuite, ReplayingSuite, HoldingSuite):
     @pytest.fixture
     def place(self, bench: StreamsBench) -> StreamsBench:
         return bench
@@ -102,7 +102,7 @@ def test_what_was_acknowledged_is_read_again_in_the_same_order(bench: StreamsBen
     source = replace(bench.open(most=1_000).source, keys=("0",), inboxes={})  # type: ignore[type-var]
     assert isinstance(source, StreamSource)
     bench.opened.append(source)
-    ends = source.assign_offsets(("p:0",))
+    ends = source.observe(("p:0",), ASSIGN).ends
     assert ends == {"p:0": 2_500}
     (job,) = source.plan_jobs({"p:0": 0}, ends)
     assert job == {"p:0": (0, 1_000)}
@@ -118,9 +118,9 @@ def test_a_pipeline_that_starts_at_the_latest_takes_nothing_of_what_is_there(ben
     bench.land("a", 3)
     source = bench.open("latest").source
     assert isinstance(source, StreamSource)
-    assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+    seen = source.observe(("p:a",), Query(assign=True, starts=("p:a",), founding=("p:a",)))
+    assert (seen.ends, seen.starts) == ({"p:a": 3}, {"p:a": 3})
     assert not source.inboxes
-    assert source.choose_starts({"p:a": 3}) == {"p:a": 3}
     with pytest.raises(ConfigError, match="of queues"):
         queues("amqp://h", prefix="q", count=1, schema="n int", start="latest")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="give 'latest' or an offset"):

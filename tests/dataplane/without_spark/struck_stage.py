@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rota.coordination.parking import tell_park
-from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.files.file_index import FileIndex
 from rota.errors import RotaError
 from rota.face.health import read_table
 from rota.ledger.ledger import Ledger
@@ -18,7 +18,7 @@ from tests.dataplane.striking import strike_at
 from tests.dataplane.without_spark.trickle import Trickle
 
 MOMENTS: dict[str, tuple[type, str, bool]] = {  # what a run calls then, and whether the other program comes before it
-    "before the claim": (FilesSource, "assign_offsets", True),
+    "before the claim": (FileIndex, "extend", True),
     "before the reading": (PlainJob, "run", True),
     "between writing and commit": (Ledger, "check_on_disk", True),
     "just before the commit": (Ledger, "check_on_disk", False),

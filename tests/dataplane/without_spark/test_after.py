@@ -12,12 +12,14 @@ import pytest
 from rota.catalog import load
 from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import INSPECT
 from rota.errors import ConfigError
 from rota.people.skip import skip
 from rota.pipeline import files
 from rota.run.consume import ConsumingRun
 from rota.run.maintain import maintain
 from rota.run.replay import RefusedReplay, ReplayedRange, replay
+from rota.run.spans import find_changed
 from tests.dataplane.striking import strike_at
 from tests.dataplane.without_spark.trickle import Trickle
 
@@ -69,9 +71,9 @@ def test_what_is_consumed_goes_and_what_comes_is_read(trickle: Trickle) -> None:
     assert len(list_archived(trickle)) == (6 if is_archive(trickle) else 0)
     source = trickle.world.ports.source
     assert isinstance(source, FilesSource)
-    assert source.read_ends(("p:a", "p:b")) == {"p:a": 3, "p:b": 3}
-    assert source.find_rewritten({"p:a": [(0, 3)]}) == {"p:a": ()}
-    assert not source.list_ignored()
+    assert source.observe(("p:a", "p:b")).ends == {"p:a": 3, "p:b": 3}
+    assert not find_changed(source, {"p:a": [(0, 3)]})
+    assert not source.observe((), INSPECT).ignored
     assert maintain(trickle.world.pipeline).tidied == 0
 
 
@@ -139,7 +141,7 @@ def test_what_was_overwritten_after_it_was_read_stays_and_is_told(
     assert "another file took its place" in caplog.text
     source = trickle.world.ports.source
     assert isinstance(source, FilesSource)
-    assert source.find_rewritten({"p:a": [(0, 1)]}) == {"p:a": (0,)}, "a check of the page says so"
+    assert find_changed(source, {"p:a": [(0, 1)]}).keys() == {"p:a"}, "a check of the page reports it"
     (done,) = replay(trickle.world.tree, trickle.ports, {"p:a": (0, 1)}, "r")
     assert isinstance(done, ReplayedRange)
     assert done.rows == 5
@@ -184,7 +186,9 @@ def test_what_was_skipped_or_stood_before_the_start_was_not_consumed(
         monkeypatch.setattr(
             FilesSource,
             "tidy",
-            lambda source, consumed: real(source, {p: [(0, of[-1][1])] for p, of in consumed.items() if of}),
+            lambda source, find: real(
+                source, lambda index: {p: [(0, of[-1][1])] for p, of in find(index).items() if of}
+            ),
         )
     one = Trickle(tmp_path / "x", f"{DELETE}, start='latest'")
     one.forget("a", one.land("a", "old")[1])

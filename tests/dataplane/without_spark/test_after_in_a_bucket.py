@@ -7,8 +7,10 @@ import pytest
 from rota.dataplane.files import owner
 from rota.dataplane.files.bucket import BucketLanding
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.ports import ASSIGN
 from rota.pipeline import Pipeline, delta, files
 from rota.registry import open_ports
+from rota.run.spans import find_changed
 from rota.stores import open_objects
 
 
@@ -34,13 +36,13 @@ def test_what_was_consumed_goes_and_what_was_overwritten_stays(
     for name in ("0", "1", "2"):
         store.put(f"a/{name}.json", b'{"n": 1}\n')
     source = open_source(landing, tmp_path, after)
-    assert source.assign_offsets(("p:a",)) == {"p:a": 3}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": 3}
     store.put("a/1.json", b'{"n": 2}\n')
-    assert source.tidy({"p:a": [(0, 2)]}).taken == 1
+    assert source.tidy(lambda _: {"p:a": [(0, 2)]}).taken == 1
     assert list_keys(landing) == sorted([*archived, "a/1.json", "a/2.json"])
-    assert source.tidy({"p:a": [(0, 2)]}).taken == 0, "once more it does nothing"
-    assert source.read_ends(("p:a",)) == {"p:a": 3}
-    assert source.find_rewritten({"p:a": [(0, 3)]}) == {"p:a": (1,)}
+    assert source.tidy(lambda _: {"p:a": [(0, 2)]}).taken == 0, "once more it does nothing"
+    assert source.observe(("p:a",)).ends == {"p:a": 3}
+    assert [one.offset for one in find_changed(source, {"p:a": [(0, 3)]})["p:a"]] == [1]
     assert source.list_keys() == ("a",)
     broken = source.reread({"p:a": (0, 1)}).find_broken({"p:a": (0, 1)})
     if archived:
@@ -58,7 +60,7 @@ def test_an_object_that_is_replaced_between_two_requests_is_left(
     store = open_objects(landing)
     store.put("a/0.json", b'{"n": 1}\n')
     source = open_source(landing, tmp_path, "archive:_done")
-    source.assign_offsets(("p:a",))
+    source.observe(("p:a",), ASSIGN)
     real = type(store).copy
 
     def meanwhile(of: object, *paths: str) -> None:
@@ -66,7 +68,7 @@ def test_an_object_that_is_replaced_between_two_requests_is_left(
         store.put("a/0.json", b'{"n": 2}\n')
 
     monkeypatch.setattr(type(store), "copy", meanwhile)
-    assert source.tidy({"p:a": [(0, 1)]}).taken == 0
+    assert source.tidy(lambda _: {"p:a": [(0, 1)]}).taken == 0
     assert bytes(store.get("a/0.json").bytes()) == b'{"n": 2}\n'
     assert list_keys(landing) == ["a/0.json"], "the copy may be of either"
 
@@ -81,10 +83,10 @@ def test_an_archived_object_is_never_overwritten(
     store.put("a/0.json", mine)
     store.put("_done/a/0.json", there)
     source = open_source(landing, tmp_path, "archive:_done")
-    source.assign_offsets(("p:a",))
+    source.observe(("p:a",), ASSIGN)
     if not guarded:
         monkeypatch.setattr(BucketLanding, "is_archived", lambda *_: False)
     stays = guarded and there != mine
-    assert source.tidy({"p:a": [(0, 1)]}).taken == (0 if stays else 1)
+    assert source.tidy(lambda _: {"p:a": [(0, 1)]}).taken == (0 if stays else 1)
     assert bytes(store.get("_done/a/0.json").bytes()) == (there if guarded else mine)
     assert list_keys(landing) == ["_done/a/0.json", *(["a/0.json"] if stays else [])]

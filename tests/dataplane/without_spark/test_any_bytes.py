@@ -8,6 +8,7 @@ import pytest
 
 from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.formats import lines, values
+from rota.dataplane.ports import ASSIGN
 from tests.dataplane.json_lines import JOINED, SINGLE
 from tests.dataplane.world import World
 
@@ -58,6 +59,6 @@ def test_a_line_of_any_bytes_is_explained_and_found(format: str, tmp_path: Path)
             path = tmp_path / "land" / "a" / f"{number}{suffix}"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-    for offset in range(source.assign_offsets(("p:a",))["p:a"]):
+    for offset in range(source.observe(("p:a",), ASSIGN).ends["p:a"]):
         for raw in source.read_records("p:a", offset):
             assert lines.explain_bad(format, raw, [("n", "m"), ("word",)])

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.dataplane.files.file_index import FileIndex
+from rota.dataplane.ports import ASSIGN
 from rota.deltalog.port import Version
 from rota.errors import ForeignTable
 from rota.ids import rename_id
@@ -80,7 +81,7 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
 
         monkeypatch.setattr(FileIndex, "rewrite_renamed", kept)
     rename(world.tree, "p", world.pipeline)
-    late.assign_offsets(("p:a",))
+    late.observe(("p:a",), ASSIGN)
     assert open_files(world.pipeline).locate("q:a", 0) == "a/1.json"
     world.call("p")
     rename(world.tree, "q", world.pipeline)
@@ -158,7 +159,7 @@ def test_bad_records_of_a_late_replay_do_not_keep_the_table_of_them_from_the_new
     for them was made for the old name, and every batch of the new one with a bad record failed, for ever."""
     world.give("a")
     world.rows("a", "0", 1)
-    (end,) = open_files(world.pipeline).assign_offsets(("p:a",)).values()
+    (end,) = open_files(world.pipeline).observe(("p:a",), ASSIGN).ends.values()
     main, late = tables(world).main, tables(world).quarantine
     claimed = main.claim({"p:a": 9}, {"p:a": 0})
     main.commit(claimed, batch(main, claimed, ends={"p:a": end}))

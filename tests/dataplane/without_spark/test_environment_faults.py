@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.ports import ASSIGN, INSPECT
 from rota.dataplane.spark.failures import judge_failure
 from rota.errors import BadTransform, ConfigError, EnvironmentFailed
 from rota.ledger.ledger import Ledger
@@ -98,7 +99,7 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
         pytest.raises(EnvironmentFailed, match=r"index cannot be made \(.*File too large.*Check the disk"),
     ):
         world.run("a", connect=no_spark)
-    open_files(world.pipeline).assign_offsets(("p:a",))
+    open_files(world.pipeline).observe(("p:a",), ASSIGN)
     with full_disk(), pytest.raises(EnvironmentFailed, match=r"main cannot be made \(.*File too large.*Check the disk"):
         world.run("a", connect=no_spark)
     main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
@@ -139,8 +140,10 @@ def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
     with open(bad, "wb") as file:
         file.write(b'{"n": 1}\n')
     source = open_files(world.pipeline)
-    assert source.assign_offsets(("p:a",)) == {"p:a": 1}
-    assert source.list_ignored() == {os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"}
+    assert source.observe(("p:a",), ASSIGN).ends == {"p:a": 1}
+    assert source.observe((), INSPECT).ignored == {
+        os.fsdecode(b"a/caf\xe9.json"): "its name is not UTF-8; give it another"
+    }
 
 
 def test_a_folder_whose_name_is_no_text_and_that_cannot_be_listed_stops_no_other(world: World) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from rota.coordination.parking import unpark
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.ports import Consumed
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.people.adopt import adopt
 from rota.people.skip import skip
@@ -46,7 +47,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
     (event,) = world.run("a", connect=pause_run(lambda: None))
     assert isinstance(event, ParkedPartition), event
     if not guarded:
-        monkeypatch.setattr("rota.people.skip.find_lost_offsets", lambda *_: {})
+        monkeypatch.setattr(Consumed, "find_beyond", lambda *_: set())
     for to in (99, 3):
         with suppress(ConfigError):
             skip(world.tree, world.ports, "p:a", to=to)
@@ -57,7 +58,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
         assert isinstance(event, ParkedPartition), event
     except EnvironmentFailed:  # it got as far as Spark
         source = open_files(world.pipeline)
-        read += [source.locate("p:a", offset) for offset in range(2, source.read_assigned_ends(("p:a",))["p:a"])]
+        read += [source.locate("p:a", offset) for offset in range(2, source.observe(("p:a",)).assigned["p:a"])]
     doubled = len(read) - len(set(read))
     assert bool(doubled) != guarded, read
     assert (world.table / "index").exists() != guarded

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.dataplane.ports import ASSIGN
 from rota.people.adopt import adopt
 from rota.people.rename import rename
 from rota.people.retry import retry
@@ -37,7 +38,7 @@ def do_skip(one: Trickle) -> None:
     one.consume()  # what waits, such as after a retry
     _, numbers = one.land()
     stands = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
-    end = one.ports.source.assign_offsets((one.partition(),))[one.partition()]
+    end = one.ports.source.observe((one.partition(),), ASSIGN).ends[one.partition()]
     assert end == (stands or 0) + 1
     assert skip(one.world.tree, one.ports, one.partition(), end) == (stands, end)
     one.forget("a", numbers)
@@ -47,7 +48,7 @@ def do_skip(one: Trickle) -> None:
 def do_retry(one: Trickle) -> None:
     """A file that changed between its offset and its reading."""
     name, numbers = one.land()
-    one.ports.source.assign_offsets((one.partition(),))
+    one.ports.source.observe((one.partition(),), ASSIGN)
     one.forget("a", numbers)
     one.land(path=name)
     one.consume()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rota.dataplane.files.file_index import FileIndex
+from rota.dataplane.ports import ASSIGN, ENDS
 from rota.errors import EnvironmentFailed
 from rota.run.consume import IdlePartition, ParkedPartition
 from rota.run.work import find_work
@@ -47,26 +48,28 @@ def test_a_renamed_folder_waits_and_says_so_and_goes_on_where_it_was_once_it_is_
 def test_of_a_renamed_folder_nothing_is_read_until_its_files_are_others(tmp_path: Path) -> None:
     one = source(tmp_path)
     land(tmp_path, "a/1.json", "a/deep/2.json", "b/1.json")
-    assert one.assign_offsets(("p:a", "p:b")) == {"p:a": 2, "p:b": 1}
+    assert one.observe(("p:a", "p:b"), ASSIGN).ends == {"p:a": 2, "p:b": 1}
     rename(tmp_path, "a", "z")
     land(tmp_path, "z/3.json", text='{"a": 3}\n')
-    for look in (one.read_ends, one.assign_offsets):
-        assert look(("p:a", "p:b", "p:z")) == {"p:a": 2, "p:b": 1}
-    assert "z/1.json is a/1.json, offset 0 of p:a, and 1 more with it" in one.explain_unreadable("p:z")
+    for query in (ENDS, ASSIGN):
+        assert one.observe(("p:a", "p:b", "p:z"), query).ends == {"p:a": 2, "p:b": 1}
+    assert "z/1.json is a/1.json, offset 0 of p:a, and 1 more with it" in one.observe(("p:z",)).unreadable.get(
+        "p:z", ""
+    )
     os.utime(tmp_path / "land/z/1.json")
-    assert "z/deep/2.json is a/deep/2.json, offset 1 of p:a:" in one.explain_unreadable("p:z")
+    assert "z/deep/2.json is a/deep/2.json, offset 1 of p:a:" in one.observe(("p:z",)).unreadable.get("p:z", "")
     (tmp_path / "land/z/deep").rename(tmp_path / "land/z/_deep")
-    assert not one.explain_unreadable("p:z")
-    assert one.assign_offsets(("p:z",)) == {"p:z": 2}
+    assert not one.observe(("p:z",)).unreadable.get("p:z", "")
+    assert one.observe(("p:z",), ASSIGN).ends == {"p:z": 2}
     land(tmp_path, "z/4.json")
-    assert one.assign_offsets(("p:z",)) == {"p:z": 3}, "it has begun"
+    assert one.observe(("p:z",), ASSIGN).ends == {"p:z": 3}, "it has begun"
 
 
 @pytest.mark.parametrize("kind", ["copied", "made anew", "of another size", "tidied up before"])
 def test_what_only_looks_like_a_renamed_folder_is_read(tmp_path: Path, kind: str) -> None:
     one = source(tmp_path)
     land(tmp_path, "a/1.json")
-    one.assign_offsets(("p:a",))
+    one.observe(("p:a",), ASSIGN)
     old, new = tmp_path / "land/a", tmp_path / "land/z"
     if kind == "copied":
         shutil.copytree(old, new)
@@ -79,23 +82,23 @@ def test_what_only_looks_like_a_renamed_folder_is_read(tmp_path: Path, kind: str
         if kind == "tidied up before":
             (new / "1.json").rename(new / "2.json")
             os.utime(new / "2.json", ns=(was.st_atime_ns, was.st_mtime_ns))
-    assert one.assign_offsets(("p:a", "p:z")) == {"p:a": 1, "p:z": 1}
+    assert one.observe(("p:a", "p:z"), ASSIGN).ends == {"p:a": 1, "p:z": 1}
 
 
 def test_many_new_folders_cost_one_look_at_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = source(tmp_path)
     olds, news = ([f"{letter}{n}" for n in range(20)] for letter in "ab")
     land(tmp_path, *(f"{key}/1.json" for key in olds))
-    one.assign_offsets(tuple(f"p:{key}" for key in olds))
+    one.observe(tuple(f"p:{key}" for key in olds), ASSIGN)
     land(tmp_path, *(f"{key}/1.json" for key in news))
     looks: list[int] = []
     real = FileIndex.find_alike
     monkeypatch.setattr(FileIndex, "find_alike", lambda self, files: looks.append(1) or real(self, files))
-    assert len(one.assign_offsets(tuple(f"p:{key}" for key in news))) == 20
+    assert len(one.observe(tuple(f"p:{key}" for key in news), ASSIGN).ends) == 20
     assert len(looks) == 1
     land(tmp_path, *(f"{key}/2.json" for key in news))
     looks.clear()
-    one.assign_offsets(tuple(f"p:{key}" for key in news))
+    one.observe(tuple(f"p:{key}" for key in news), ASSIGN)
     assert len(looks) == 0, "they have begun"
 
 
@@ -103,7 +106,7 @@ def test_a_file_that_vanished_with_its_folder_heals_when_it_is_back(world: World
     """It had its offset and was not read yet: the folder is renamed, and renamed back, while a backlog is worked on."""
     world.rows("a", "0", 1)
     world.give("a")
-    world.ports.source.assign_offsets(("p:a",))
+    world.ports.source.observe(("p:a",), ASSIGN)
     rename(world.folder, "a", "z")
     world.rows("b", "0", 1)  # the disk is there
     (event,) = world.run("a", connect=pause_run(lambda: None))

@@ -11,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rota.dataplane.ports import ASSIGN
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry
 from rota.people.adopt import adopt
@@ -133,7 +134,7 @@ def test_no_file_goes_because_of_what_another_table_consumed(
     one, other = Trickle(tmp_path / "x"), consumed(tmp_path / "y")
     for _ in range(BATCHES):
         one.land("a")
-    one.ports.source.assign_offsets(("p:a", "p:b"))
+    one.ports.source.observe(("p:a", "p:b"), ASSIGN)
     one.consume()
     move_table(one, other)
     if not guarded:

@@ -4,7 +4,7 @@ import pytest
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.parking import park
-from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.files.file_index import FileIndex
 from rota.errors import ConfigError, Fenced, Unavailable
 from rota.people.skip import skip
 from tests.dataplane.stand_ins import consume_without_spark, take_over
@@ -30,12 +30,12 @@ def test_a_skip_that_a_new_owner_overtook_is_refused(world: World, monkeypatch: 
     world.give("a")
     main = consume_without_spark(world, "p:a", 1)
 
-    def meanwhile(source: FilesSource, partitions: tuple[str, ...]) -> dict[str, int]:
+    def meanwhile(*_: object) -> dict[str, int]:
         take_over(world, "w2", "a")
         main.claim({"p:a": world.tree.owned(("p:a",))["p:a"].token}, {"p:a": 0})
         return {"p:a": 2}
 
-    monkeypatch.setattr(FilesSource, "assign_offsets", meanwhile)
+    monkeypatch.setattr(FileIndex, "extend", meanwhile)
     with pytest.raises(Fenced, match=r"p:a was taken over just now: .* Nothing was skipped; see `rota why p:a`"):
         skip(world.tree, world.ports, "p:a", to=2)
     assert main.read_positions(("p:a",))["p:a"].offset == 1

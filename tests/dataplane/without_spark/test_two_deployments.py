@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rota.dataplane.files import owner
-from rota.dataplane.files.files_source import FilesSource
 from rota.dataplane.files.opening import open_landing
 from rota.errors import ForeignTable
 from rota.run.maintain import maintain
@@ -80,7 +79,6 @@ def test_the_folder_changes_hands_once_the_mark_is_deleted(tmp_path: Path) -> No
 
 
 def test_the_ablation_divides_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FilesSource, "claim", lambda _: None)
     monkeypatch.setattr(owner, "claim", lambda *_: None)
     one, two = open_two(tmp_path / "x", "delete", "delete")
     one.consume()

@@ -24,7 +24,7 @@ from rota.coordination.group_state import GroupState
 from rota.dataplane.files import file_index
 from rota.dataplane.files.bucket import BucketLanding
 from rota.dataplane.files.disk import DiskLanding
-from rota.dataplane.ports import FailedPartition, Ports, WrittenFiles
+from rota.dataplane.ports import ASSIGN, FailedPartition, Ports, WrittenFiles
 from rota.deltalog import kept_tables
 from rota.deltalog.delta_log import DeltaLog
 from rota.errors import RotaError
@@ -106,7 +106,7 @@ class Stage:
         waiting = self.land("a")
         self.land("a")
         if self.stuck:
-            self.open(self.world.pipeline).source.assign_offsets((self.partition("a"),))
+            self.open(self.world.pipeline).source.observe((self.partition("a"),), ASSIGN)
             self.land("a", waiting)
             self.do("run")
             assert self.world.tree.parked()
