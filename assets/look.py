@@ -20,8 +20,8 @@ from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
+    from rota.face.dagster_state import DagsterSeen
     from rota.face.health import TableSeen
-    from rota.face.seen import DagsterSeen
 
 OVERLAP = 500  # versions of the log before the newest that every look reads, too
 

@@ -12,6 +12,7 @@ from rota.dagster.assets.names import INCARNATION, Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.polling import PAUSE, count_places, poll
+from rota.ids import WORKER_TAG
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def make_run_request(pipeline: Pipeline, names: Names, work: "Work", epoch: int)
     """The launch of a run for one incarnation in this epoch; its partitions stand in the config, not in a partition tag.
     Where it crashes, the sensor launches another: a second one, by Dagster's own retry, would stand beside that."""
     config = {"incarnation": work.incarnation, "partitions": list(work.lags)}
-    whose = {INCARNATION: work.incarnation, "rota/worker": work.worker}
+    whose = {INCARNATION: work.incarnation, WORKER_TAG: work.worker}
     return dg.RunRequest(
         run_config={"ops": {names.consume_op(pipeline.name): {"config": config}}},
         tags={**whose, ONCE: "0", **names.epoch_tags(pipeline.group, epoch)},

@@ -2,23 +2,21 @@
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from rota.dagster.assets import checks
 from rota.dagster.assets.failure import ExpectedFailure, in_one_line
 from rota.dagster.assets.look import Memory, load_memory, look
-from rota.dagster.assets.names import INCARNATION, REBALANCE, Names
+from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.owners import show_claims
-from rota.dagster.sensors.seen import see_sensors
+from rota.dagster.sensors.seen import read_sensors
+from rota.face.dagster_state import DagsterSeen
+from rota.ids import REBALANCE_TAG, WORKER_TAG
 from rota.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from rota.face.seen import DagsterSeen
 
 TICK = 15  # seconds between two ticks; most look at nothing
 PAUSE = 25.0  # seconds between two looks, at least
@@ -81,14 +79,12 @@ def choose_pause(memory: Memory) -> float:
     return pause if memory.due is None else min(pause, memory.due)
 
 
-def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> "DagsterSeen":
+def see_dagster(context: dg.SensorEvaluationContext, pipeline: Pipeline, names: Names) -> DagsterSeen:
     """The runs and rebalances that failed in a row, and the sensors of the pipeline, in Dagster's storage."""
-    from rota.face.seen import DagsterSeen
-
-    failed = runs.Runs.of(context, names.consume_job(pipeline.name)).read_failures(INCARNATION)
-    rebalances = runs.Runs.of(context, names.rebalance_job(pipeline.group)).read_failures(REBALANCE)
+    failed = runs.Runs.of(context, names.consume_job(pipeline.name)).read_failures(WORKER_TAG)
+    rebalances = runs.Runs.of(context, names.rebalance_job(pipeline.group)).read_failures(REBALANCE_TAG)
     backlog, membership = names.backlog_sensor(pipeline.name), names.membership_sensor(pipeline.group)
-    sensors = tuple(see_sensors(context, (backlog, membership), {backlog: pipeline.name}))
+    sensors = tuple(read_sensors(context, (backlog, membership), {backlog: pipeline.name}))
     return DagsterSeen(
         sensors=sensors,
         failed={pipeline.name: failed} if failed else {},

@@ -3,8 +3,9 @@
 import json
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
@@ -12,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 import dagster as dg
 
 from rota.dagster.assets.going import make_going_tag
-from rota.dagster.assets.names import GOING, INCARNATION
+from rota.dagster.assets.names import GOING
 from rota.dagster.assets.page_keys import ERROR
 from rota.dagster.private import GRPC_INFO_TAG, LOCATION_TAG
-from rota.ids import PARKED_TAG, worker_of
+from rota.face.dagster_state import RUNS, FailedRuns, RunRow, judge_runs
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
-    from rota.face.seen import FailedRuns
 
 UNFINISHED = [
     dg.DagsterRunStatus.QUEUED,
@@ -77,38 +77,27 @@ class Runs:
         return bool(self.instance.run_coordinator.cancel_run(run.run_id))
 
     def read_pause(self, tags: Mapping[str, str] = MappingProxyType({})) -> float:
-        """Seconds until another may be launched, with these tags besides: 2, 4, ... 60 after as many failures in a row, at
-        most, else 0."""
-        failed = list(takewhile(has_failed, self._list_ended(tags, 6)))
+        """Return the seconds until another run with these tags may be launched: 2, 4, ... 60 after as many failures in a
+        row; 0 if the last run succeeded.
+        """
+        failed = list(takewhile(lambda row: row.failed, self._list_ended(tags, 6)))
         if not failed:
             return 0.0
         pause = min(60.0, 2.0 ** len(failed))
-        return max(0.0, min(pause, (failed[0].end_time or 0.0) + pause - time.time()))
+        return max(0.0, min(pause, failed[0].ended + pause - time.time()))
 
-    def read_failures(self, tag: str) -> "list[FailedRuns]":
-        """The newest runs with this tag that failed in a row, for each worker that the tag `INCARNATION` names."""
-        from rota.face.seen import FailedRuns, count_failures
+    def read_failures(self, tag: str) -> list[FailedRuns]:
+        """Return the newest runs with this tag that failed in a row; see `judge_runs`."""
+        return judge_runs(self._list_ended({}, RUNS), tag, partial(explain_failure, self.instance), time.time())
 
-        launched = [one for one in self._list_ended({}, 30) if tag in one.dagster_run.tags]
-        workers = [worker_of(one.dagster_run.tags.get(INCARNATION, "")) for one in launched]
-        counted = count_failures(zip(workers, map(has_failed, launched), strict=True))
-        found = []
-        for worker, (newest, times) in counted.items():
-            last = launched[newest].dagster_run.run_id
-            why, kind = explain_failure(self.instance, last)
-            ago = max(0.0, time.time() - (launched[newest].end_time or 0.0))
-            found.append(FailedRuns(times, why or f"see run {last}", kind, ago, worker))
-        return found
-
-    def _list_ended(self, tags: Mapping[str, str], most: int) -> Sequence[dg.RunRecord]:
+    def _list_ended(self, tags: Mapping[str, str], most: int) -> list[RunRow]:
         over = dg.RunsFilter(job_name=self.job, tags={**self.tags, **tags}, statuses=ENDED)
-        return self.instance.get_run_records(over, limit=most)
-
-
-def has_failed(record: dg.RunRecord) -> bool:
-    """Whether the run failed, for more than its parked partitions: those wait by themselves, and the others go on."""
-    run = record.dagster_run
-    return run.status == dg.DagsterRunStatus.FAILURE and PARKED_TAG not in run.tags
+        records = self.instance.get_run_records(over, limit=most)
+        return [
+            RunRow(run.run_id, run.tags, run.status == dg.DagsterRunStatus.FAILURE, one.end_time or 0.0)
+            for one in records
+            for run in [one.dagster_run]
+        ]
 
 
 def explain_failure(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:

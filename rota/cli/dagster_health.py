@@ -1,31 +1,30 @@
-"""What Dagster's page says of itself, for `needs`: the code locations, rota's sensors, and the last runs of each pipeline.
+"""Reads the state of Dagster over GraphQL: the code locations, rota's sensors, and the last runs of each pipeline.
 
-Laws: it changes nothing. A page that does not answer is told as that. Of several deployments on one instance it tells of the
-one that ROTA_LOCATION names; without it, of all that have these pipelines.
+Laws: it changes nothing. A page that does not answer is reported as silent. Of several deployments on one instance it
+reads the one that ROTA_LOCATION names; without ROTA_LOCATION, all that have these pipelines.
 """
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from rota.errors import EnvironmentFailed, printable
-from rota.face.needs import FAILURES
-from rota.face.seen import (
+from rota.face.dagster_state import (
+    LOST,
+    RUNS,
+    TICKS,
     DagsterSeen,
     FailedRuns,
-    SensorSeen,
+    RunRow,
+    SensorRow,
     Tick,
-    blame_sensors,
-    count_failures,
-    measure_silence,
+    judge_runs,
+    judge_sensors,
 )
-from rota.ids import PARKED_TAG, dagster_name, split_dagster_name
-from rota.local.page import DagsterPage, Words
+from rota.ids import REBALANCE_TAG, WORKER_TAG, dagster_name, split_dagster_name
+from rota.local.page import DagsterPage
 
-TICKS = 20  # of a sensor that are looked at
-RUNS = 30  # ended runs of a pipeline that are read: of all workers, and clicks
 LOCATIONS = """query Health { workspaceOrError { __typename ... on PythonError { message }
   ... on Workspace { locationEntries { name loadStatus locationOrLoadError { __typename
     ... on PythonError { className message causes { message } }
@@ -39,13 +38,12 @@ LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".
   runId status endTime tags {{ key value }} }} }} }}"""
 FILES = """{alias}: assetCheckExecutions(assetKey: {{path: {path}}}, checkName: "every_file_served", limit: 1) {{
   evaluation {{ success metadataEntries {{ label ... on JsonMetadataEntry {{ jsonString }} }} }} }}"""
-LOST = "DagsterUserCodeUnreachableError"  # Dagster's: no code server answered
-JOBS = {"backlog": ("consume", "rota/worker"), "membership": ("rebalance", "rota/rebalance")}  # sensor -> job, tag
+JOBS = {"backlog": ("consume", WORKER_TAG), "membership": ("rebalance", REBALANCE_TAG)}  # sensor -> job, tag
 KINDS = ("membership", "backlog", "checks")  # of rota's sensors
 
 
 def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[str]) -> DagsterSeen:
-    """What the page says of the sensors and runs of these pipelines and groups."""
+    """Return what the page reports of the sensors and runs of these pipelines and groups."""
     try:
         workspace = page.ask(LOCATIONS)["workspaceOrError"]
         if workspace["__typename"] != "Workspace":
@@ -54,7 +52,7 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         entries = workspace["locationEntries"]
         found = [one for entry in entries for one in _list_sensors(entry) if _is_named(one["name"], names)]
         mine = [one for one in found if _is_meant(page.location, one["location"], one["name"], names)]
-        ticks = _read_ticks(page, mine)
+        rows = _read_sensors(page, mine, pipelines)
         now = page.read_clock()
         failed = _read_failures(page, "backlog", pipelines, mine, now)
         rebalances = {of: one for of, (one, *_) in _read_failures(page, "membership", groups, mine, now).items()}
@@ -66,55 +64,52 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
     broken = {one["name"]: f"it is not loaded: {why}" for one in meant if (why := _find_fault(one))}
     locations = broken | _find_doubles(found, where)
     if not meant:
-        locations[where] = "it is not there: mend ROTA_LOCATION, or the workspace"
+        locations[where] = "it is not there: correct ROTA_LOCATION, or the workspace"
     served = [one["name"] for one in mine]
     unserved = [p for p in pipelines if not any(_is_named(s, {dagster_name(p, "backlog")}) for s in served)]
-    lost = {one["name"]: 0.0 for one in meant if _is_lost(one["locationOrLoadError"] or {})}
-    sensors: list[SensorSeen] = []
-    for location, of in groupby(zip(mine, ticks, strict=True), key=lambda one: one[0]["location"]):
-        here, said = zip(*of, strict=True)
-        blamed = blame_sensors(said)
-        sensors += (_describe(*one, now, pipelines) for one in zip(here, blamed, strict=True))
-        if silence := measure_silence(blamed):
-            lost[location] = silence
+    sensors, silent = judge_sensors(rows, now)
+    lost = {one["name"]: 0.0 for one in meant if _is_lost(one["locationOrLoadError"] or {})} | silent
     loading = lost or any(entry["loadStatus"] == "LOADING" for entry in meant)
-    return DagsterSeen(
-        "", locations, tuple(sensors), lost, () if loading else tuple(unserved), failed, rebalances, refused
-    )
+    return DagsterSeen("", locations, sensors, lost, () if loading else unserved, failed, rebalances, refused)
 
 
 def _find_fault(entry: Mapping[str, Any]) -> str:
-    """Why the code location is not loaded; empty where it is, and where nobody could ask it."""
+    """Return why the code location is not loaded; empty if it is, or if its code server did not answer."""
     there = entry["locationOrLoadError"] or {}
     return _shorten(there) if there.get("__typename") == "PythonError" and not _is_lost(there) else ""
 
 
 def _is_lost(error: Mapping[str, Any]) -> bool:
-    """Whether no code server answered."""
+    """Return whether no code server answered."""
     return error.get("className") == LOST
 
 
 def _list_sensors(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The sensors of a code location; each knows it and its repository."""
+    """Yield the sensors of a code location, each with the location and its repository."""
     for repository in (entry["locationOrLoadError"] or {}).get("repositories", []):
         for sensor in repository["sensors"]:
             yield {**sensor, "location": entry["name"], "repository": repository["name"]}
 
 
 def _is_named(sensor: str, names: Iterable[str]) -> bool:
-    """Whether it is one of these, with a key prefix or without."""
+    """Return whether the sensor has one of these names, with a key prefix or without."""
     return any(sensor == name or sensor.endswith(f"__{name}") for name in names)
 
 
 def _is_meant(chosen: str, location: str, sensor: str, names: Iterable[str]) -> bool:
-    """Whether the sensor is of the deployment `LOCATION` or `LOCATION/PREFIX`; empty: of any."""
+    """Return whether the sensor is of the deployment `LOCATION` or `LOCATION/PREFIX`; empty: of any."""
     where, *prefix = chosen.split("/")
     return where in ("", location) and (not prefix or sensor in {f"{dagster_name(*prefix)}__{name}" for name in names})
 
 
 def _find_doubles(sensors: Iterable[Mapping[str, Any]], where: str) -> dict[str, str]:
-    """Code locations, among them `where` if it is not empty -> what each of them has under one name. Dagster keeps by name
-    alone, so it mixes them silently."""
+    """Return the code locations that have a sensor of one name -> why that is a fault. Dagster stores by name alone, so it
+    mixes them silently.
+
+    Args:
+        sensors: the sensors of all code locations.
+        where: the code location that one of them must be; empty: any.
+    """
     places: dict[str, list[str]] = {}
     for sensor in sensors:
         places.setdefault(sensor["name"], []).append(sensor["location"])
@@ -125,16 +120,21 @@ def _find_doubles(sensors: Iterable[Mapping[str, Any]], where: str) -> dict[str,
     return {", ".join(at): why.format(name) for name, at in mixed.items()}
 
 
-def _read_ticks(page: DagsterPage, sensors: Sequence[Mapping[str, Any]]) -> list[list[Tick]]:
-    """The last ticks of each of the sensors."""
+def _read_sensors(page: DagsterPage, sensors: Sequence[Mapping[str, Any]], pipelines: Sequence[str]) -> list[SensorRow]:
+    """Return the sensors with their newest ticks."""
     query = " ".join(OF_SENSOR.format(alias=f"s{n}", ticks=TICKS, **one) for n, one in enumerate(sensors))
     found = page.ask(f"query Ticks {{ {query} }}") if query else {}
-    told = [(found[f"s{n}"].get("sensorState") or {}).get("ticks", []) for n in range(len(sensors))]
-    return [[_describe_tick(tick) for tick in ticks] for ticks in told]
+    rows = []
+    for number, one in enumerate(sensors):
+        ticks = [_make_tick(tick) for tick in (found[f"s{number}"].get("sensorState") or {}).get("ticks", [])]
+        of = (p for p in pipelines if _is_named(one["name"], {dagster_name(p, kind) for kind in ("backlog", "checks")}))
+        on = one["sensorState"]["status"] == "RUNNING"
+        rows.append(SensorRow(one["name"], on, ticks, one["location"], next(of, "")))
+    return rows
 
 
 def _read_refused(page: DagsterPage, sensors: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Pipeline file -> what of it Dagster does not serve, by the check `every_file_served` of each membership."""
+    """Return pipeline file -> what of it Dagster does not serve, by the check `every_file_served` of each membership."""
     paths = [split_dagster_name(one["name"]) for one in sensors if one["name"].endswith("__membership")]
     query = " ".join(FILES.format(alias=f"m{n}", path=json.dumps(path)) for n, path in enumerate(paths))
     found: dict[str, str] = {}
@@ -147,20 +147,14 @@ def _read_refused(page: DagsterPage, sensors: Iterable[Mapping[str, Any]]) -> di
     return found
 
 
-def _describe(sensor: Mapping[str, Any], ticks: Sequence[Tick], now: float, pipelines: Sequence[str]) -> SensorSeen:
-    name = sensor["name"]
-    of = (p for p in pipelines if _is_named(name, {dagster_name(p, kind) for kind in ("backlog", "checks")}))
-    return SensorSeen.of_ticks(name, sensor["sensorState"]["status"] == "RUNNING", ticks, now, next(of, ""))
-
-
-def _describe_tick(tick: Mapping[str, Any]) -> Tick:
+def _make_tick(tick: Mapping[str, Any]) -> Tick:
     begun, failed, error = tick["timestamp"], tick["status"] == "FAILURE", tick["error"] or {}
-    why = _shorten(error) if failed else ""
-    return Tick(begun, tick["endTimestamp"] or begun, tick["status"] != "STARTED", failed, why, _is_lost(error))
+    why, kind = _shorten(error) if failed else "", error.get("className") or ""
+    return Tick(begun, tick["endTimestamp"] or begun, tick["status"] != "STARTED", failed, why, kind)
 
 
 def _shorten(error: Mapping[str, Any]) -> str:
-    """The error in one line; of one that Dagster wrapped what it called."""
+    """Return the error in one line: the innermost cause, if Dagster wrapped it."""
     causes = [str(one["message"]) for one in error.get("causes") or ()]
     text = " ".join((causes[-1] if causes else str(error.get("message", "its ticks fail"))).split())
     return printable(re.sub(r"^[\w.]*(?:Error|Exception): ", "", text)[:500])
@@ -169,11 +163,11 @@ def _shorten(error: Mapping[str, Any]) -> str:
 def _read_failures(
     page: DagsterPage, kind: str, of: Iterable[str], sensors: Iterable[Mapping[str, Any]], now: float
 ) -> dict[str, list[FailedRuns]]:
-    """Pipeline or group -> the runs that its sensor of this kind launched, if the last ones of a worker failed.
+    """Return pipeline or group -> the runs that its sensor of this kind launched and that failed in a row.
 
     Runs of another code location belong to another deployment, whatever their job is called. `now` is Dagster's clock.
     """
-    what, key = JOBS[kind]
+    what, tag = JOBS[kind]
     asked: dict[str, str] = {}
     query = ""
     for number, sensor in enumerate(sensors):
@@ -184,24 +178,18 @@ def _read_failures(
             place = f"{sensor['repository']}@{sensor['location']}"
             query += LAST.format(alias=alias, job=job, place=place, most=RUNS)
     answer = page.ask(f"query Failures {{ {query} }}") if query else {}
+
+    def explain(run: str) -> tuple[str, str]:
+        words = page.read_words(run)
+        return words.why, words.kind
+
     found: dict[str, list[FailedRuns]] = {}
     for alias, name in asked.items():
-        ended = [(tags, run) for run in answer[alias].get("results", []) if key in (tags := _read_tags(run))]
-        counted = count_failures(
-            (_find_worker(tags, key), run["status"] == "FAILURE" and PARKED_TAG not in tags) for tags, run in ended
-        )
-        for worker, (newest, times) in counted.items():
-            run = ended[newest][1]
-            words = page.read_words(run["runId"]) if times >= FAILURES else Words()
-            why, ago = words.why or f"see run {run['runId']}", max(0.0, now - (run["endTime"] or 0.0))
-            found.setdefault(name, []).append(FailedRuns(times, why, words.kind, ago, worker))
+        if failed := judge_runs(map(_make_run, answer[alias].get("results", [])), tag, explain, now):
+            found.setdefault(name, []).extend(failed)
     return found
 
 
-def _read_tags(run: Mapping[str, Any]) -> dict[str, str]:
-    return {tag["key"]: tag["value"] for tag in run["tags"]}
-
-
-def _find_worker(tags: Mapping[str, str], key: str) -> str:
-    """The worker that the run worked for; empty for a rebalance."""
-    return tags[key] if key == JOBS["backlog"][1] else ""
+def _make_run(run: Mapping[str, Any]) -> RunRow:
+    tags = {tag["key"]: tag["value"] for tag in run["tags"]}
+    return RunRow(run["runId"], tags, run["status"] == "FAILURE", run["endTime"] or 0.0)

@@ -14,10 +14,11 @@ from rota.cli import view
 from rota.cli.dagster_health import read_dagster
 from rota.cli.group import load_catalog
 from rota.errors import ConfigError, RotaError
+from rota.face.dagster_state import DagsterSeen
 from rota.face.memory import Memory
 from rota.face.need import Need
 from rota.face.needs import find_needs
-from rota.face.seen import DagsterSeen, Seen
+from rota.face.seen import Seen
 from rota.ids import pipeline_of
 from rota.local.page import DagsterPage
 from rota.settings import Settings

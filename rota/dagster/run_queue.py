@@ -17,9 +17,10 @@ own `run_queue` as its `config`. rota also works with Dagster's own queue, with 
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 
 from rota.dagster.assets.ending import GOING, make_limits
-from rota.dagster.assets.names import CONSUME, REBALANCE
+from rota.dagster.assets.names import CONSUME
 from rota.dagster.private import QueuedRunCoordinator, SubmitRunContext
 from rota.dagster.sensors.runs import UNFINISHED
+from rota.ids import REBALANCE_TAG
 
 ON_THEIR_WAY = [status for status in UNFINISHED if status != DagsterRunStatus.NOT_STARTED]  # submitted and not ended
 
@@ -35,8 +36,8 @@ class RunQueue(QueuedRunCoordinator):
         return self._instance.launch_run(run.run_id, context.workspace)
 
     def _may_start(self, run: DagsterRun) -> bool:
-        if group := run.tags.get(REBALANCE):
-            return not self._instance.get_runs_count(RunsFilter(tags={REBALANCE: group}, statuses=ON_THEIR_WAY))
+        if group := run.tags.get(REBALANCE_TAG):
+            return not self._instance.get_runs_count(RunsFilter(tags={REBALANCE_TAG: group}, statuses=ON_THEIR_WAY))
         if CONSUME not in run.tags or self._instance.get_runs_count(RunsFilter(statuses=[DagsterRunStatus.QUEUED])):
             return False
         return not make_limits(self._instance, self._instance.get_runs(RunsFilter(statuses=GOING)))(run)

@@ -7,7 +7,7 @@ Laws:
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 from math import inf, isfinite
@@ -18,16 +18,28 @@ from rota.ids import pipeline_of, quote
 
 QUOTED = 3  # lines of one cause that a report quotes
 NEEDS_OPERATOR = "needs an operator"  # what each report writes of a need that does not heal itself
+REPORTED = ("kind", "name", "cause", "why", "step", "since", "person", "due", "which")  # the fields in JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """Something that is not well.
 
-    `kind`: the kind of `name`: a group, worker, partition, pipeline, record, file or Dagster. `cause`: one lasting word.
-    `since` and `due` are in server seconds: from `due` on it needs an operator, and `person` is true. `step` is empty if
-    `why` ends with the next step. `which` identifies the cause among needs of one kind and cause, however the reason of each
-    is worded; it is empty if the cause alone does.
+    Args:
+        kind: the kind of `name`: a group, worker, partition, pipeline, record, file or Dagster.
+        name: what is not well.
+        cause: one lasting word.
+        why: the reason.
+        step: the next step; empty if `why` ends with it.
+        since: when it was first observed, in server seconds.
+        person: it needs an operator now.
+        due: the server second from which it needs an operator.
+        which: identifies the cause among needs of one kind and cause, however each reason is worded. It is empty if the
+            cause alone does.
+        row: the row of the table of causes. Reports do not contain it, nor the three values below.
+        state: if it changes, the age of the need begins anew.
+        patience: the seconds between `since` and `due`.
+        lasted: the seconds before the observation for which stored times prove it.
     """
 
     kind: str
@@ -39,6 +51,20 @@ class Need:
     person: bool = True
     due: float = 0.0
     which: str = ""
+    row: str = ""
+    state: str = ""
+    patience: float = 0.0
+    lasted: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """Identifies the need from one observation to the next."""
+        return "|".join((self.row, self.name, self.state))
+
+    @property
+    def scope(self) -> str:
+        """The pipeline of the need; empty for a need of the group."""
+        return {"group": "", "partition": pipeline_of(self.name)}.get(self.kind, self.name)
 
     @property
     def sentence(self) -> str:
@@ -53,13 +79,13 @@ class Need:
 
     def describe(self) -> dict[str, Any]:
         """Return the need as JSON values, with its line. `due` is null if it never needs an operator."""
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {name: getattr(self, name) for name in REPORTED}
         return {**values, "due": self.due if isfinite(self.due) else None, "line": self.line}
 
     @classmethod
     def read(cls, described: Mapping[str, Any]) -> Self:
         """Return the need of what `describe` returned, or of a part of it."""
-        values = {one.name: described[one.name] for one in fields(cls) if one.name in described}
+        values = {name: described[name] for name in REPORTED if name in described}
         return cls(**(values | {"due": inf} if values.get("due", 0.0) is None else values))
 
 

@@ -32,7 +32,6 @@ from rota.errors import (
     DataError,
     EnvironmentFailed,
     Fenced,
-    ForeignTable,
     OffsetGap,
     RotaError,
 )
@@ -41,7 +40,7 @@ from rota.ledger.values import Batch, LogEntry, Position, Ranges, TableClaim
 from rota.pipeline import Pipeline
 from rota.run.eligibility import Rights, holds, read_rights
 from rota.run.job_gate import JobGate, sort_by_turn
-from rota.run.restored import ADOPT, explain_lost, explain_restored
+from rota.run.restored import explain_lost, explain_older_table, explain_older_zookeeper
 from rota.run.tidy import find_present, tidy_batch, tidy_ranges
 
 log = logging.getLogger(__name__)
@@ -215,12 +214,13 @@ class ConsumingRun:
         main = self.ports.main
         touched = main.find_foreign_commits(standing)
         for p, own in self.rights.held.items():
-            token, offset = standing[p].token or 0, standing[p].offset or 0
-            if token > own.token and holds(self.tree, own):
-                what = f"{main.location} has seen token {token} of {p}, above {own.token} of its rightful owner"
-                raise ForeignTable(f"{what}: this ZooKeeper was restored. Nothing was written", step=ADOPT)
+            offset = standing[p].offset or 0
+            if (older := explain_older_zookeeper(own.token, standing[p], f"{p}: {main.location}")) and holds(
+                self.tree, own
+            ):
+                raise older
             was = self.rights.checkpoints.get(p)
-            if restored := explain_restored(main.location, was.record if was else None, standing[p]):
+            if restored := explain_older_table(was.record if was else None, standing[p], main.location):
                 yield self._park(p, restored, offset, final=True, restored=True)
             elif reason := touched.get(p, ""):
                 yield self._park(p, RotaError(reason), offset, final=True)

@@ -1,4 +1,4 @@
-"""Whether the table, or the source, is an older one.
+"""Whether ZooKeeper, the table or the source is an older one. A run and a report use the same functions.
 
 Law: a caller that assigns offsets checks the table first, and gives the source what the table consumed. A source that
 lost offsets would assign them anew: consumed records would be read again, and newer ones would be skipped.
@@ -12,18 +12,39 @@ from rota.errors import ForeignTable
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Position
 
-ADOPT = "Type: rota adopt"
+ADOPT = "Run `rota adopt`"
 
 
-def explain_restored(location: str, was: Checkpoint | None, now: Position) -> ForeignTable | None:
-    """Return why an operator must look at a partition whose checkpoint is beyond its table, or names another; None if
-    it is well.
+def explain_older_zookeeper(token: int, now: Position, place: str = "its table") -> ForeignTable | None:
+    """Return why ZooKeeper is older than the table; None if it is not.
+
+    Args:
+        token: the token of the partition's live owner.
+        now: what the table holds for the partition.
+        place: what the reason calls the table.
     """
+    if (now.token or 0) <= token:
+        return None
+    seen = f"{place} has seen token {now.token}, above {token} of the partition's owner"
+    return ForeignTable(f"{seen}: this ZooKeeper was restored", step=ADOPT)
+
+
+def explain_older_table(was: Checkpoint | None, now: Position, place: str = "its table") -> ForeignTable | None:
+    """Return why the table is not the one that the checkpoint of a partition describes; None if it is.
+
+    Args:
+        was: the checkpoint; None if there is none.
+        now: what the table holds for the partition.
+        place: what the reason calls the table.
+    """
+    if was and was.offset and not now.table:
+        gone = f"the checkpoint is at {was.offset}, and there is no table: its disk is not mounted, or it was dropped"
+        return ForeignTable(gone, step="Mount it, or begin anew with `rota adopt`")
     if was and was.offset > (now.offset or 0):
-        behind = f"the checkpoint is at {was.offset} and {location} at {now.offset or 0}"
+        behind = f"the checkpoint is at {was.offset} and {place} at {now.offset or 0}"
         return ForeignTable(f"{behind}: an older table was restored", step=ADOPT)
     if was and was.table not in ("", now.table):
-        return ForeignTable(f"{location} is not the table it was", step=ADOPT)
+        return ForeignTable(f"{place} is not the table that it was", step=ADOPT)
     return None
 
 

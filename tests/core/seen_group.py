@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
+import pytest
+
 from rota.coordination.records import Checkpoint, Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read, RunView
 from rota.core.values import Worker
 from rota.dataplane.ports import Withheld
+from rota.face.causes import BEHIND, CAUSES, IDLE, SETTLE
+from rota.face.dagster_state import DagsterSeen, FailedRuns, SensorSeen
 from rota.face.need import Need
-from rota.face.needs import BEHIND, IDLE, OPEN, SETTLE, find_needs
-from rota.face.seen import DagsterSeen, FailedRuns, PipelineSeen, Seen, SensorSeen
+from rota.face.needs import find_needs
+from rota.face.seen import OPEN, PipelineSeen, Seen
 from rota.ledger.values import Position
 from rota.run.eligibility import Facts
 
@@ -68,6 +72,13 @@ def dagster(**changes: object) -> Seen:
     return replace(WELL, dagster=replace(WELL.dagster, **changes))  # type: ignore[type-var]
 
 
+def settle_within(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on a cause that may heal within `SETTLE` seconds has these seconds instead."""
+    for row, cause in CAUSES.items():
+        if cause.patience == SETTLE:
+            monkeypatch.setitem(CAUSES, row, replace(cause, patience=seconds))
+
+
 RUN = RunView("n", "r", 1, W1, ("p:a",), 5)
 GONE = {"owns": {**FACTS.owns, "p:b": OwnView(OLD, 1, 8)}, "lives": {W1: Live()}}
 FREE = {"owns": {**FACTS.owns, "p:b": OwnView(None, 2, 8)}}
@@ -102,6 +113,7 @@ NEEDS = {
     "a typo": (facts(parked={"p:a": FAILED.model_copy(update={"person": True})}), 0.0, "parked", "disk is full"),
     "unreadable own": (facts(unreadable={"p:a": "its record cannot be read. rota repair"}), 0.0, "record", "rota repair"),
     "unreadable target": (replace(WELL, records={"/rota/g/assign/w1": "bad. rota repair"}), SETTLE, "record", "rota repair"),
+    "unreadable overrides": (replace(WELL, records={"/rota/g/overrides": "bad. rota repair"}), 0.0, "record", "rota repair"),
     "another protocol": (
         replace(WELL, protocol="race", joined_under={"w1": "claim", "w2": "race"}), SETTLE, "protocol", "start it again",
     ),
@@ -124,8 +136,8 @@ NEEDS = {
     "an open transaction": (pipeline(withheld={"p:a": Withheld(62, "open since 62")}), OPEN, "withheld", "abort it"),
     "an older table": (pipeline(positions={"p:a": Position(3, 7, "t")}), SETTLE, "restored", "rota adopt"),
     "no table": (pipeline(positions={"p:a": Position(None, None, None)}), SETTLE, "restored", "there is no table"),
-    "another table": (pipeline(positions={"p:a": Position(5, 7, "u")}), SETTLE, "restored", "not the one"),
-    "an older ZooKeeper": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE, "restored", "ZooKeeper was"),
+    "another table": (pipeline(positions={"p:a": Position(5, 7, "u")}), SETTLE, "restored", "not the table"),
+    "an older ZooKeeper": (pipeline(positions={"p:a": Position(5, 99, "t")}), SETTLE, "restored", "ZooKeeper was restored"),
     "nothing runs": (pipeline(ends={"p:a": (5, 9)}), IDLE, "idle", "no run works"),
     "a run that hangs": (
         replace(facts(runs=(RUN,)), pipelines=(replace(P, ends={"p:a": (5, 9)}),)), BEHIND, "still", "look at its runs",

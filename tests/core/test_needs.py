@@ -12,18 +12,12 @@ from rota.coordination.records import Live, Parked
 from rota.core.values import Worker
 from rota.dataplane.ports import Withheld
 from rota.face import memory as face_memory
-from rota.face import needs
+from rota.face.causes import BEHIND, CAUSES, FAILING, IDLE, SETTLE
+from rota.face.dagster_state import DagsterSeen, FailedRuns, SensorSeen
 from rota.face.memory import Memory
 from rota.face.need import join_needs
-from rota.face.needs import (
-    BEHIND,
-    FAILING,
-    IDLE,
-    OPEN,
-    SETTLE,
-    find_needs,
-)
-from rota.face.seen import DagsterSeen, FailedRuns, Seen, SensorSeen
+from rota.face.needs import find_needs
+from rota.face.seen import OPEN, Seen
 from rota.ledger.values import Position
 from rota.run.eligibility import Facts
 from tests.core.seen_group import (
@@ -75,6 +69,7 @@ HEALTHY = {
     "a transaction that was just opened": (pipeline(withheld={"p:a": Withheld(62, "open since 62")}), OPEN - 1),
     "a Spark starts again": (replace(WELL, silent={"w1": "refused"}), SETTLE - 1),
     "rebalances that nobody asks for any more": (dagster(rebalances={"default": FailedRuns(3, "x", ago=BEHIND)}), 10.0),
+    "a rebalance failed": (dagster(rebalances={"default": FailedRuns(1, "boom")}), 10_000.0),
     "a run failed": (dagster(failed={"p": [FailedRuns(1, "boom")]}), 10_000.0),
     "Dagster restarts": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE - 1),
     "a code location that is reloaded": (dagster(unserved=("p",)), SETTLE - 1),
@@ -161,8 +156,9 @@ def test_every_cause_is_documented_and_played_here() -> None:
     said = PROTOCOL.read_text().split("The `cause` of a need is one of ")[1].split("\n\n")[0]
     documented = set(re.findall(r"`([a-z ]+)`", said))
     assert documented == {cause for _, _, cause, _ in NEEDS.values()} | {"failed", "growing"}
-    written = re.findall(r'Finding\(\s*"?[a-z]+"?, [^,]+, "([a-z ]+)"', Path(needs.__file__).read_text())
-    assert documented == {*written, "stale", "gap"}
+    assert documented == {of.cause or row for row, of in CAUSES.items()}
+    played = {need.row for seen, *_ in (*NEEDS.values(), *HEALTHY.values()) for need in find_needs(seen)[0]}
+    assert CAUSES.keys() - played == {"growing", "still", "refused runs"}, "played by tests of their own"
 
 
 def test_a_need_begins_anew_once_it_was_away() -> None:

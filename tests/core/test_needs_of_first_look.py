@@ -11,8 +11,10 @@ from rota.coordination.records import Live
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView
 from rota.dataplane.ports import Withheld
-from rota.face.needs import BEHIND, FAILING, IDLE, OPEN, SETTLE, find_needs
-from rota.face.seen import HANDOVER, Seen, SensorSeen
+from rota.face.causes import BEHIND, FAILING, IDLE, SETTLE
+from rota.face.dagster_state import SensorSeen
+from rota.face.needs import find_needs
+from rota.face.seen import HANDOVER, OPEN, Seen
 from tests.core.seen_group import ALONE, FACTS, FREE, GONE, NEEDS, OLD, RUN, W1, W2, WELL, P, commit_to, dagster, facts
 
 NOW = WELL.now

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from rota.coordination.records import Checkpoint
 from rota.coordination.store import Node
 from rota.coordination.views import Read
-from rota.face.needs import (
-    BEHIND,
-    find_needs,
-)
-from rota.face.seen import DagsterSeen, FailedRuns, count_failures
+from rota.face.causes import BEHIND
+from rota.face.dagster_state import DagsterSeen, FailedRuns, RunRow, judge_runs
+from rota.face.needs import find_needs
+from rota.ids import WORKER_TAG
 from tests.core.seen_group import RUN, SENSORS, WELL, P, commit_to, facts, look
 
 
@@ -54,11 +53,13 @@ def test_one_worker_whose_runs_fail_is_named() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12))
 def test_failures_in_a_row_are_counted_for_each_worker(ended: list[tuple[str, bool]]) -> None:
-    found = count_failures(ended)
+    rows = [RunRow(str(place), {WORKER_TAG: worker}, failed) for place, (worker, failed) in enumerate(ended)]
+    found = {one.worker: one for one in judge_runs(rows, WORKER_TAG, lambda run: (run, ""), 0.0)}
     for worker in "abc":
         mine = [(place, failed) for place, (of, failed) in enumerate(ended) if of == worker]
         row = [place for place, _ in takewhile(lambda one: one[1], mine)]
-        assert found.get(worker) == ((row[0], len(row)) if row else None)
+        one = found.get(worker)
+        assert (one and (one.why, one.times)) == ((str(row[0]), len(row)) if row else None)
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.face.seen import SLOW, SensorSeen, Tick, blame_sensors, measure_silence
+from rota.face.dagster_state import LOST, SLOW, SensorRow, Tick, blame_sensors, judge_sensors
 
 
 def lost(at: float, end: float) -> Tick:
-    return Tick(at, end, failed=True, why="Could not reach user code server.", lost=True)
+    return Tick(at, end, failed=True, why="Could not reach user code server.", kind=LOST)
 
 
 def late(tick: Tick) -> float:
@@ -18,8 +18,8 @@ def late(tick: Tick) -> float:
 
 def look(*ticks: list[Tick]) -> tuple[float, list[float]]:
     """For how long the code server is silent, and for how long each of its sensors fails."""
-    blamed = blame_sensors(ticks)
-    return measure_silence(blamed), [SensorSeen.of_ticks(str(n), True, of, 0.0).failing for n, of in enumerate(blamed)]
+    sensors, lost = judge_sensors([SensorRow(str(n), True, of, "here") for n, of in enumerate(ticks)], 0.0)
+    return lost.get("here", 0.0), [one.failing for one in sensors]
 
 
 def test_a_server_that_answers_nobody_is_silent_since_its_last_answer() -> None:
@@ -34,7 +34,7 @@ def test_a_server_that_answers_one_sensor_is_not_silent_and_the_other_is_slow() 
     slow = [Tick(122.0, done=False), lost(61.0, 121.0), lost(0.0, 60.0), Tick(-9.0, -8.0)]
     quick = [Tick(100.0, 101.0), Tick(50.0, 51.0)]
     assert look(slow, quick) == (0.0, [121.0, 0.0])
-    found = SensorSeen.of_ticks("slow", True, blame_sensors((slow, quick))[0], 0.0)
+    (found, _), _ = judge_sensors([SensorRow("slow", True, slow), SensorRow("quick", True, quick)], 0.0)
     assert found.kind == SLOW
     assert "longer than Dagster waits" in found.why
 
@@ -65,13 +65,12 @@ def test_silence_is_a_time_without_any_answer(drawn: list[list[tuple[int, int, b
     """From the end of a lost tick back for so long nobody was answered. Who is slow had an answer late in its tick."""
     ticks = [
         [
-            replace(lost(at, at + took), lost=not answered, failed=not answered)
+            replace(lost(at, at + took), kind="" if answered else LOST, failed=not answered)
             for at, took, answered in sorted(of)[::-1]
         ]
         for of in drawn
     ]
-    blamed = blame_sensors(ticks)
-    silence = measure_silence(blamed)
+    blamed, (silence, _) = blame_sensors(ticks), look(*ticks)
     flat = [tick for of in ticks for tick in of]
     answers = [tick.end for tick in flat if not tick.lost]
     if silence:

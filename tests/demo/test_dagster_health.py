@@ -124,7 +124,7 @@ def test_colliding_names_are_reported() -> None:
 
 def test_a_chosen_location_that_is_missing_is_reported() -> None:
     seen = look(Page("u", "stagging", {"staging": STAGING}))
-    assert seen == ([], {"stagging": "it is not there: mend ROTA_LOCATION, or the workspace"}, ["p"], {})
+    assert seen == ([], {"stagging": "it is not there: correct ROTA_LOCATION, or the workspace"}, ["p"], {})
 
 
 def tick(began: float, ended: float | None, error: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rota.cli.look import Looked, Looker
 from rota.coordination.group_state import GroupState
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.ports import ASSIGN
-from rota.face.seen import DagsterSeen
+from rota.face.dagster_state import DagsterSeen
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import Batch
 from rota.pipeline import Pipeline

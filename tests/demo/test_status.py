@@ -20,9 +20,10 @@ from rota.coordination.parking import park, unpark
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.ports import ASSIGN
 from rota.errors import ConfigError, RotaError
-from rota.face.seen import DagsterSeen
+from rota.face.dagster_state import DagsterSeen
 from rota.ledger.values import Batch
 from tests.claiming import claim_one, release_one
+from tests.core.seen_group import settle_within
 from tests.dataplane.landing_folders import open_files
 from tests.demo.small_group import Group, Run, open_small_group
 from tests.waiting import LONG, wait_until
@@ -80,6 +81,7 @@ import atexit, sys
 atexit.register(lambda: print("\\n" + " ".join(sys.modules)))
 sys.argv = ["rota", *sys.argv[1:]]
 from rota.cli import main
+from tests.core.seen_group import settle_within
 main()
 """
 HEAVY = {"dagster", "grpc", "matplotlib", "ortools", "pika", "psutil", "pyspark"}
@@ -150,7 +152,7 @@ def well(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     )
     monkeypatch.setattr("rota.cli.look.read_dagster", lambda *_: DagsterSeen())
     monkeypatch.setattr("rota.face.health.explain_silence", lambda *_: "")
-    monkeypatch.setattr("rota.face.needs.SETTLE", 0.5)
+    settle_within(0.5, monkeypatch)
     path, store = group.tree.paths.checkpoint("flights:UA"), group.tree.store
     done = store.get(path)
     assert done is not None

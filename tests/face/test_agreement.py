@@ -20,11 +20,12 @@ from rota.dagster.assets import look as page_look
 from rota.dagster.assets.names import Names
 from rota.dagster.sensors.alerts import Alert, make_alert_sensor
 from rota.face import needs as face_needs
+from rota.face.dagster_state import DagsterSeen
 from rota.face.health import HealthReader, TableSeen
 from rota.face.memory import FIRST, Memory
 from rota.face.need import Need, join_needs
 from rota.face.needs import find_needs
-from rota.face.seen import DagsterSeen, Seen
+from rota.face.seen import Seen
 from rota.pipeline import Pipeline, delta, files
 from simulator.memory_store import MemoryServer
 from tests.core.seen_group import NEEDS, WELL, look

@@ -9,7 +9,7 @@ import pytest
 
 from rota.coordination.records import Parked
 from rota.dagster.sensors import alerts
-from rota.dagster.sensors.alerts import Alert, Quoted, make_alert_sensor, make_troubles
+from rota.dagster.sensors.alerts import Alert, Place, join_causes, make_alert_sensor
 from rota.errors import BadTransform, OffsetGap, SourceChanged, TooManyBadRecords, TooSlow
 from rota.face.needs import find_needs
 from rota.face.seen import Seen
@@ -149,4 +149,4 @@ def _join(keys: list[str], error: str) -> dict[str, object]:
     needs, _ = find_needs(Seen("default", 1.0, facts))
     found = [one for one in needs if one.cause == "parked"]
     assert len(found) == len(keys)
-    return make_troubles(Quoted(one, "orders/records:none_parked", "/assets") for one in found)
+    return join_causes(dict.fromkeys(found, Place("orders/records:none_parked", "/assets")))

@@ -14,11 +14,10 @@ from rota.coordination.forget import forget_partitions
 from rota.coordination.membership import register_run
 from rota.coordination.parking import park
 from rota.dagster.assets.checks import list_checks
-from rota.dagster.assets.names import INCARNATION
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.sensors.runs import Runs
 from rota.dataplane.spark.spark_server import SparkServer
-from rota.ids import PARKED_TAG
+from rota.ids import PARKED_TAG, WORKER_TAG
 from rota.people.skip import skip
 from rota.registry import open_ports
 from tests.face.bench import Bench, names
@@ -317,10 +316,10 @@ def test_a_run_that_failed_for_parked_partitions_is_no_failure_in_a_row(
         monkeypatch.setattr("rota.dagster.assets.batch.PARKED_TAG", "another")
     job = bench.defs.get_job(names.consume_job("p"))
     for _ in range(3):
-        tags = {INCARNATION: "w1@1", (PARKED_TAG if guarded else "another"): "1"}
+        tags = {WORKER_TAG: "w1", (PARKED_TAG if guarded else "another"): "1"}
         bench.instance.report_run_failed(bench.instance.create_run_for_job(job, tags=tags))
     mine = Runs(bench.instance, names.consume_job("p"), {})
-    failed = mine.read_failures(INCARNATION)
+    failed = mine.read_failures(WORKER_TAG)
     assert (mine.read_pause() == 0.0, not failed) == (guarded, guarded)
 
 

@@ -19,11 +19,12 @@ from rota.dagster.assets.standing import repeat
 from rota.dagster.sensors import owners
 from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
 from rota.errors import EnvironmentFailed, ForeignTable
+from rota.face.causes import SETTLE
 from rota.face.health import describe_refusal
-from rota.face.needs import SETTLE
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry
 from tests.claiming import claim_one
+from tests.core.seen_group import settle_within
 from tests.face.desk import Desk, cancel_check, list_counted, ready
 
 names = Names()
@@ -71,7 +72,7 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
     told, cursor = report(desk, cursor)
     assert told == {}, "a hand-over has its time"
     assert load_memory(cursor).due == pytest.approx(SETTLE)
-    monkeypatch.setattr("rota.face.needs.SETTLE", 0.0)
+    settle_within(0.0, monkeypatch)
     assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
 
 
@@ -79,7 +80,7 @@ def test_where_workers_decide_alone_what_is_parked_or_nobodys_is_told_and_that_i
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody publishes a target: who owns what is what the agents did."""
-    monkeypatch.setattr("rota.face.needs.SETTLE", 0.0)
+    settle_within(0.0, monkeypatch)
     desk.land("a", "b")
     desk.tree.found(protocol="claim")
     desk.tree.grow("p", ["a", "b"])

@@ -13,7 +13,8 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 from rota.catalog import load
 from rota.dagster.assets import ending
 from rota.dagster.assets.ending import EVERY, WAITS, Seen, find_waiting, make_ending, makes_room
-from rota.dagster.assets.names import CONSUME, INCARNATION, REBALANCE
+from rota.dagster.assets.names import CONSUME, INCARNATION
+from rota.ids import REBALANCE_TAG
 from rota.pipeline import Pipeline, delta, files
 
 MAX_RUN, LINGER, LAUNCH, BATCH, SLOTS = 300.0, 30.0, 4.0, 2.5, 8
@@ -136,7 +137,7 @@ def test_room_is_made_for_a_run_of_any_job_where_that_helps(
             return instance.create_run_for_job(job, status=status, tags=tags, remote_job_origin=origin).run_id
 
         mine = run(dg.DagsterRunStatus.STARTED, {CONSUME: "p", INCARNATION: "w1@1"})
-        waits = run(dg.DagsterRunStatus.QUEUED, {REBALANCE: "g"})
+        waits = run(dg.DagsterRunStatus.QUEUED, {REBALANCE_TAG: "g"})
         monkeypatch.setattr(ending, "WAITS", -1.0)
         assert find_waiting(instance, mine) == (f"run {waits} waits for a slot" if limit == "slots" else "")
 

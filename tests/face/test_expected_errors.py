@@ -16,6 +16,7 @@ from rota.dagster.assets.failure import in_one_line
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
 from rota.ids import dagster_name
+from tests.core.seen_group import settle_within
 from tests.face.desk import Desk, ready
 
 
@@ -57,7 +58,7 @@ def test_a_table_that_cannot_be_read_is_one_line_of_its_check(
     log = tmp_path / "t-p" / "main" / "_delta_log"
     log.mkdir(parents=True)
     (log / "00000000000000000000.json").write_text("no json")
-    monkeypatch.setattr("rota.face.needs.SETTLE", 0.0)
+    settle_within(0.0, monkeypatch)
     found = desk.tick("p__checks")
     assert isinstance(found, dg.SensorResult)
     said = {one.check_name: one for one in found.asset_events if isinstance(one, dg.AssetCheckEvaluation)}

@@ -10,6 +10,7 @@ from dagster._core.storage import tags
 
 from dagster_project.warm import PRELOADED
 from rota.dagster import private
+from rota.face.dagster_state import LOST
 
 ROOT = Path(__file__).parents[2]
 PRIVATE = re.compile(r"^\s*(?:from|import) dagster(?:_\w+)?(?:\.\w+)*\._\S+", re.M)
@@ -37,6 +38,7 @@ def test_dagster_writes_the_tags_that_we_read() -> None:
     """Tried with 1.13; pyproject.toml lets in no other."""
     assert version("dagster").startswith("1.13.")
     assert tags.HIDDEN_TAG_PREFIX == private.HIDDEN_TAG
+    assert private.DagsterUserCodeUnreachableError.__name__ == LOST
     assert (private.GRPC_INFO_TAG, private.LOCATION_TAG) == (tags.GRPC_INFO_TAG, tags.REPOSITORY_LABEL_TAG)
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from rota.coordination.snapshot import read_basis
+from rota.face.causes import BEHIND
 from rota.face.memory import Memory
 from rota.face.need import Need
-from rota.face.needs import BEHIND, find_needs
+from rota.face.needs import find_needs
 from rota.face.seen import PipelineSeen, Seen
 from rota.ids import pipeline_of
 from rota.run.eligibility import read_facts
