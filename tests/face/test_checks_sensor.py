@@ -14,13 +14,14 @@ from rota.dagster.assets import checks
 from rota.dagster.assets.checks import read_said
 from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.metadata import describe_owner
-from rota.dagster.assets.names import INCARNATION, Names
+from rota.dagster.assets.names import Names
 from rota.dagster.assets.standing import repeat
 from rota.dagster.sensors import owners
 from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.face.causes import SETTLE
 from rota.face.health import describe_refusal
+from rota.ids import WORKER_TAG
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry
 from tests.claiming import claim_one
@@ -237,12 +238,12 @@ def test_runs_that_fail_and_a_sensor_that_is_off_are_red_on_the_page(
     ready(desk)
     _, cursor = report(desk)
     for number in range(3):
-        run = desk.run("p__consume", Status.STARTED, **{INCARNATION: "w1@1"})
+        run = desk.run("p__consume", Status.STARTED, **{WORKER_TAG: "w1"})
         desk.instance.report_run_failed(run)
         told, cursor = report(desk, cursor)
         assert told == {"keeps_up": (False, "WARN" if number < 2 else "ERROR")}
     desk.instance.report_run_failed(desk.run("p__consume", Status.STARTED))  # a click
-    desk.run("p__consume", Status.SUCCESS, **{INCARNATION: "w1@1"})
+    desk.run("p__consume", Status.SUCCESS, **{WORKER_TAG: "w1"})
     assert report(desk, cursor)[0] == {"keeps_up": (True, "ERROR")}
     for _ in range(3):
         desk.instance.report_run_failed(
