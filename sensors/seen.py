@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import dagster as dg
 
-from rota.dagster.private import InstigatorTick
+from rota.dagster.private import InstigatorState, InstigatorTick
 from rota.dagster.sensors.runs import shorten
 from rota.face.dagster_state import TICKS, SensorRow, SensorSeen, Tick, judge_sensors
 
@@ -24,10 +24,13 @@ def read_sensors(
     rows = []
     for state in instance.all_instigator_state() if instance.schedule_storage else []:
         if state.name in names and is_here(context, state.repository_selector.location_name):
-            stored = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=TICKS)
-            ticks = [_make_tick(tick) for tick in stored] if state.is_running else []
+            ticks = _read_ticks(instance, state) if state.is_running else []
             rows.append(SensorRow(state.name, state.is_running, ticks, pipeline=pipelines.get(state.name, "")))
     return judge_sensors(rows, 0.0)[0]
+
+
+def _read_ticks(instance: dg.DagsterInstance, state: InstigatorState) -> list[Tick]:
+    return [_make_tick(one) for one in instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=TICKS)]
 
 
 def _make_tick(tick: InstigatorTick) -> Tick:
