@@ -50,7 +50,7 @@ def test_an_owner_of_before_the_rename_claims_anew(
         settled_owner = world.give("a")
         assert [type(e) for e in world.run("a", incarnation=settled_owner, connect=no_spark)] == [IdlePartition]
         return
-    with pytest.raises(ForeignTable, match=r"above .* of its rightful owner"):
+    with pytest.raises(ForeignTable, match=r"above .* of the partition's owner"):
         world.run("a", incarnation=owned.incarnation, connect=no_spark)
 
 
