@@ -39,9 +39,8 @@ class Tally:
     reads: int = 0
     writes: int = 0
     changes: list[Change] = field(default_factory=list)
-    heard: Callable[[Change, str | None], None] = lambda *_: (
-        None
-    )  # is called with each change, and with its owner until then
+    # is called with each change, and with its owner until then
+    heard: Callable[[Change, str | None], None] = lambda *_: None
     newest: dict[str, Change] = field(default_factory=dict)  # by partition
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -53,6 +53,12 @@ def free_port(wanted: int = 0) -> int:
     raise EnvironmentFailed("No free port on 127.0.0.1. End some processes and try again")
 
 
+def is_listening(port: int) -> bool:
+    """Return whether a process listens at this port on loopback."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def tie_to_parent(
     stop: signal.Signals = signal.SIGTERM,
     orphaned: signal.Signals = signal.SIGKILL,

@@ -122,7 +122,7 @@ def split_hosts(hosts: str) -> tuple[tuple[str, ...], str]:
 
 def check_known(kind: str, name: str, names: Collection[str]) -> str:
     """Returns `name` if it is one of `names`. Raises ConfigError, which names those that may be meant, and a few others. Of
-    partitions the key alone says which is meant."""
+    partitions the key alone identifies which is meant."""
     if name in names:
         return name
     pipeline = f"{name.partition(':')[0]}:"

@@ -4,7 +4,6 @@ import base64
 import hmac
 import os
 import signal
-import socket
 import sys
 import time
 import urllib.request
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rota.local.child import Child
-from rota.machine import free_port
+from rota.machine import free_port, is_listening
 from tests.waiting import wait_until
 
 ACCOUNT = "devstoreaccount1"
@@ -32,7 +31,7 @@ class Azurite:
 
     @property
     def environ(self) -> dict[str, str]:
-        """What a process is told that is to speak to it."""
+        """The environment of a process that uses the server."""
         return {
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": KEY,
@@ -66,12 +65,7 @@ def serve_azurite(folder: Path) -> Iterator[Azurite]:
     command += ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
     server = Child("azurite", command, folder / "azurite.log", os.environ, signal.SIGTERM)
     try:
-        wait_until(lambda: answers(port))
+        wait_until(lambda: is_listening(port))
         yield Azurite(f"http://127.0.0.1:{port}/{ACCOUNT}")
     finally:
         server.end(patience=0)
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

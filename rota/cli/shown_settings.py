@@ -27,7 +27,7 @@ class Setting:
 
 
 def mask_setting(name: str, value: str) -> str:
-    """The value with secrets replaced: all of it if its name says so, and a login in an address."""
+    """The value with secrets replaced: all of it if its name is that of a secret, and a login in an address."""
     return MASK if value and SECRET.match(name) else errors.mask(HASH.sub(MASK, value))
 
 

@@ -142,7 +142,7 @@ def _parse_conf(texts: tuple[str, ...]) -> dict[str, str]:
         if SECRET_CONF.search(key):
             if value and not VARIABLE.search(value):
                 raise ConfigError(
-                    f"--conf {key}: everybody reads an argument. Give it as '{key}=${{VAR}}', and set VAR"
+                    f"--conf {key}: every user of this machine can read arguments. Give it as '{key}=${{VAR}}', and set VAR"
                 )
             hide(expand(value))
     return {key: expand(value) for key, value in pairs.items()}

@@ -30,9 +30,7 @@ class Paths:
 
     meta = _Node("meta")  # format, random id, token base, protocol, assignor, options, policy
     overrides = _Node("overrides")  # the overrides of the group
-    controller = _Node(
-        "controller"
-    )  # the right to publish: its dataVersion is checked with every write of an assignment
+    controller = _Node("controller")  # the right to publish: each write of an assignment checks its dataVersion
     head = _Node("head")  # the epoch that is current
     refused = _Node("refused")  # a ring of the last 200 refused writes
     workers = _Node("workers")  # folder of the overrides of each worker

@@ -59,10 +59,8 @@ def _count_fitting(ids: Sequence[str], there: set[str]) -> tuple[int, str]:
         return len(pack(there.union(ids[:count])))
 
     if fitting and size(fitting) > MAX_PACKED:
-        fits, above = (
-            0,
-            fitting if size(1) <= MAX_PACKED else 1,
-        )  # bisection: a full group is checked often
+        # a bisection, as a full group is checked often
+        fits, above = 0, fitting if size(1) <= MAX_PACKED else 1
         while above - fits > 1:
             middle = (fits + above) // 2
             fits, above = (middle, above) if size(middle) <= MAX_PACKED else (fits, middle)

@@ -20,9 +20,8 @@ from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
 from rota.ids import WAITING, incarnation_of, is_incarnation, worker_of
 from rota.machine import is_running
 
-MAX_RUN = (
-    1_000  # partitions that a run's node names at a time: their ids fit into a node, and into Dagster's run config
-)
+# partitions that a run's node names at a time: their ids fit into a node, and into Dagster's run config
+MAX_RUN = 1_000
 
 
 def join(tree: GroupState, worker: str, live: Live) -> str:

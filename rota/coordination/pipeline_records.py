@@ -47,9 +47,8 @@ def rename_pipeline(
     for was, partition in partitions.items():
         if (now := checkpoints.get(partition)) is not None:
             last = [stored[p].record for p in (was, partition) if p in stored and stored[p].record.offset == now.offset]
-            record = (
-                last[0].model_copy(update={"table": now.table}) if last else now
-            )  # the run and rows of the old name
+            # with the run and the rows of the old name
+            record = last[0].model_copy(update={"table": now.table}) if last else now
             tree.put(tree.paths.checkpoint(partition), record)
     move_partitions(tree, old, new)
     repin(tree, partitions)

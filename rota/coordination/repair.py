@@ -99,9 +99,8 @@ def repair(tree: GroupState, paths: Sequence[str]) -> tuple[str, ...]:
     chosen = [one for one in found if any(one.path == path or one.path.startswith(f"{path}/") for path in paths)]
     _check(tree, chosen, paths)
     made = tuple(one.path for one in chosen if not one.instead)
-    for path in sorted(
-        made, key=lambda path: path != tree.paths.head
-    ):  # the head first: it determines the effective targets
+    # the head first: it determines the effective targets
+    for path in sorted(made, key=lambda path: path != tree.paths.head):
         _replace(tree, path)
     return made
 

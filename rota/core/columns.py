@@ -33,6 +33,5 @@ def count_per_worker(column: Codes, workers: int, weight: np.ndarray | None = No
         held = column >= 0
         column, weight = column[held], None if weight is None else weight[held]
     found = np.bincount(column, weight, minlength=workers)
-    return (
-        found if weight is None else found.astype(np.float64, copy=False)
-    )  # the bincount of an empty column has integers
+    # the bincount of an empty column has integers
+    return found if weight is None else found.astype(np.float64, copy=False)

@@ -29,9 +29,8 @@ def order_moves(snapshot: Snapshot, target: Codes, moves: Ints, must: Bools) -> 
         moves = np.concatenate((moves[first], order_by_burden(snapshot, moves[~first])))
     if not (snapshot.team.cap < UNLIMITED).any():
         return moves
-    staying = np.where(
-        target >= 0, snapshot.owner, -1
-    )  # a partition that no worker gets is released before the first move
+    # a partition that no worker gets is released before the first move
+    staying = np.where(target >= 0, snapshot.owner, -1)
     room = snapshot.team.cap - count_per_worker(staying, len(snapshot.workers))
     if (count_per_worker(target[moves], len(room)) <= np.maximum(room, 0)).all():
         return moves

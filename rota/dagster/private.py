@@ -45,8 +45,6 @@ HIDDEN_TAG = (
 # other, which also a server without heartbeats has, when it ends. Without them a tick outlives its code by up to 29 s.
 GUARDS = ("grpc-server-heartbeat", "grpc-server-cleanup")
 SERVERS = ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS")  # how many threads both code servers have
-EVENTS = (
-    "history",
-    "runs",
-)  # where SQLite keeps a run's events: `delete_run` leaves the file, empty and as long as before
+# where SQLite keeps a run's events: `delete_run` leaves the file, empty and as long as before
+EVENTS = ("history", "runs")
 LOGS = "logs"  # the page's address of the logs of runs: a picture beside them needs no server of ours

@@ -35,9 +35,8 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
     @dg.op(name=names.name("rota", "remove"))
     def purge(context: dg.OpExecutionContext, config: Purge) -> None:
         before = datetime.now(UTC) - timedelta(days=config.older_than_days)
-        here = (
-            {LOCATION_TAG: place} if (place := context.run.tags.get(LOCATION_TAG)) else {}
-        )  # none without a code server
+        # a run without a code server has no location
+        here = {LOCATION_TAG: place} if (place := context.run.tags.get(LOCATION_TAG)) else {}
         removed = kept = 0
         for pipeline in served:
             needed = find_needed_runs(context.instance, pipeline, names)

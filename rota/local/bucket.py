@@ -7,7 +7,6 @@ Invariant: the server ends with this process at the latest.
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 import uuid
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.local.child import Child
-from rota.machine import free_port
+from rota.machine import free_port, is_listening
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -114,15 +113,10 @@ def serve_buckets(folder: Path, *more: str) -> Iterator[BucketServer]:
     server = Child(PROGRAM, [*command, "posix", str(data)], folder / "out", os.environ, signal.SIGTERM)
     try:
         until = time.monotonic() + ANSWERING
-        while not _answers(port):
+        while not is_listening(port):
             if not server.running or time.monotonic() > until:
                 raise EnvironmentFailed(f"{PROGRAM} {server.describe_end()}: {server.read_log_end()}. See {server.log}")
             time.sleep(0.02)
         yield BucketServer(f"{'https' if '--cert' in more else 'http'}://127.0.0.1:{port}", data, log)
     finally:
         server.end(patience=0)
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -13,7 +13,6 @@ Laws:
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +26,7 @@ import psutil
 from rota.errors import EnvironmentFailed
 from rota.java import LIGHT, find_java, find_spark_home, join_options, use_archive
 from rota.local.child import Child
-from rota.machine import free_port
+from rota.machine import free_port, is_listening
 
 STARTING = 120.0  # seconds for a master or a Spark worker
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
@@ -83,7 +82,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
     def start_master(self) -> None:
         """Start the master, and wait until it listens. Raises EnvironmentFailed."""
         master = self._start("master", MASTER, "--host", "127.0.0.1", "--port", str(self.port), "--webui-port", "0")
-        self._wait(master, self._listens)
+        self._wait(master, lambda: is_listening(self.port))
 
     def start_worker(self, name: str) -> None:
         """Start a Spark worker, and wait until it has registered. Raises EnvironmentFailed."""
@@ -147,13 +146,6 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
                 why = f"{child.name} of Spark's cluster {child.describe_end()}: {child.read_log_end()}"
                 raise EnvironmentFailed(f"{why}. See {child.log}")
             time.sleep(0.1)
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), 1).close()
-        except OSError:
-            return False
-        return True
 
 
 def write_program(path: Path, line: str) -> None:

@@ -37,16 +37,18 @@ SETTINGS = {
 
 
 class KafkaBroker:
-    """A running broker on free ports.
+    """A running broker on free ports. A subclass may have other `settings`.
 
     Args:
         folder: data, settings and log; a broker started again over it has its topics.
-        more: settings beside `SETTINGS`.
+        more: settings beside the class's.
         formatted: words for the storage tool, such as the users that may log in.
         secured: the protocol of a second listener, at `secured_servers`.
         first: the first broker of its cluster, if that is another one.
         node: its number in the cluster.
     """
+
+    settings = SETTINGS
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class KafkaBroker:
         self.controller: str = first.controller if first else f"127.0.0.1:{control}"
         plain = f"PLAINTEXT://{self.servers}" + (f",{secured}://{self.secured_servers}" if secured else "")
         settings = {
-            **SETTINGS,
+            **self.settings,
             "process.roles": "broker" if first else "broker,controller",
             "node.id": str(node),
             "log.dirs": str(folder / "data"),

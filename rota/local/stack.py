@@ -31,12 +31,8 @@ from rota.machine import explain_exit, free_port
 if TYPE_CHECKING:
     from pyarrow import fs
 
-SPARK_OPTIONS = (
-    "--master",
-    "local[2]",
-    "--conf",
-    "spark.driver.memory=1g",
-)  # of each worker, unless its Spark is a cluster's
+# of each worker, unless its Spark is a cluster's
+SPARK_OPTIONS = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 
 
 def read_environment(session: str | None = None) -> dict[str, str]:

@@ -63,7 +63,7 @@ def real(zookeeper: EmbeddedZooKeeper, group: str) -> Iterator[GroupState]:
 
 @pytest.fixture
 def memory() -> MemoryServer:
-    """A server in memory whose clock stands still until a test moves it."""
+    """A server in memory whose clock only tests move."""
     return MemoryServer(clock=lambda: 1000.0)
 
 

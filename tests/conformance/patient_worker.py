@@ -1,4 +1,4 @@
-"""`rota worker` with a Spark that may be silent for as long as the last word says; `inf` removes the guard."""
+"""`rota worker` with a Spark that may be silent for the seconds that its last argument gives; `inf` removes the guard."""
 
 import sys
 

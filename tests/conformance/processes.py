@@ -48,7 +48,7 @@ class Forked:
 
     def send_signal(self, number: int) -> None:
         """A signal to this process, if it has not ended."""
-        with suppress(ProcessLookupError):  # it has, and nobody told yet
+        with suppress(ProcessLookupError):  # it has ended meanwhile
             if self.poll() is None:
                 os.kill(self.pid, number)
 

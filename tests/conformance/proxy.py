@@ -17,7 +17,7 @@ def is_multi(frame: bytes) -> bool:
 
 class Proxy:
     """Forwards to `target_port`. `stalled` holds every byte and the end of a connection, as packet loss does. The next
-    `deaf` connections are taken and nobody ever reads them."""
+    `deaf` connections are accepted and never read."""
 
     def __init__(self, target_port: int) -> None:
         self.target = target_port

@@ -44,7 +44,7 @@ def read_targets(tree: GroupState) -> Targets:
 
 
 def count_damage(tree: GroupState, published: Targets) -> int:
-    """How many partitions a reader finds elsewhere than published: nowhere, at somebody else's, or in two places."""
+    """How many partitions a reader finds elsewhere than published: nowhere, at another worker, or in two places."""
     found: Counter[tuple[str, str]] = Counter((p, w) for w, ids in read_targets(tree).items() for p in ids)
     wanted = Counter((p, w) for w, ids in published.items() for p in ids)
     return sum((found - wanted).values()) + sum((wanted - found).values())

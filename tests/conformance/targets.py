@@ -36,7 +36,7 @@ def aim(tree: GroupState, whole: Mapping[str, Iterable[str]] | None = None, **ta
 
 
 def owners(tree: GroupState) -> dict[str, str]:
-    """Partition -> worker that owns it, for those that somebody owns."""
+    """Partition -> worker that owns it, for those with an owner."""
     return {p: v.incarnation.rpartition("@")[0] for p, v in tree.owned().items() if v.incarnation}
 
 

@@ -26,5 +26,5 @@ def test_adoption_outgrows_every_token_that_a_table_has_seen(balanced: Group) ->
     assert balanced.tree.checkpoints()["flights:AA"].record == behind
     after = balanced.tree.owned()["flights:AA"]
     assert after.token > 5_000
-    assert after.version == held.version, "who owns what is as it was"
+    assert after.version == held.version, "the owners are unchanged"
     assert adopt(balanced.tree, 10).token_base == balanced.tree.meta().token_base > 5_000, "it never goes down"

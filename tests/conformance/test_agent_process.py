@@ -1,4 +1,4 @@
-"""`rota worker` as a process against a real ZooKeeper: killed, stopped, told to leave, cut off, doubled."""
+"""`rota worker` as a process against a real ZooKeeper: killed, stopped, asked to leave, cut off, doubled."""
 
 import re
 import signal
@@ -55,7 +55,7 @@ def test_a_hand_over_waits_for_the_run_and_sigterm_ends_it_cleanly(
     assert not second.said("reason=(gone|forced)")
 
 
-def test_leaving_without_a_controller_takes_max_shutdown_and_told_twice_less(start: Start, real: GroupState) -> None:
+def test_leaving_without_a_controller_takes_max_shutdown_and_asked_twice_less(start: Start, real: GroupState) -> None:
     first, second = start("w1", max_shutdown=6), start("w2")
     wait_until(lambda: len(real.live()) == 2)
     aim(real, w1="1", w2="2")
@@ -89,7 +89,7 @@ def test_stopped_past_its_session_it_gives_all_up_and_joins_anew(start: Start, r
 
 
 def test_a_restart_takes_over_at_once(start: Start, real: GroupState) -> None:
-    """Not when the session of the life before has ended: who is killed has left nothing but that."""
+    """It does not wait for the session of its former life: a killed process leaves nothing else behind."""
     older = start("w1", session=30)  # longer than a process needs to start
     wait_until(lambda: real.live())
     aim(real, w1="12")

@@ -1,6 +1,6 @@
 """A worker's own Spark Connect server, really: advertised, used, killed, started again, ended with its worker.
 
-A Spark takes some eight CPU seconds to start, so one worker lives through all of it, and one test tells its life."""
+A Spark takes some eight CPU seconds to start, so one worker lives through all of it, in one test."""
 
 import os
 import re
@@ -55,11 +55,11 @@ SLEEP = """
 import sys
 from pyspark.sql.functions import udf
 from rota.dataplane.spark import session
-spark, told = session.open_session(sys.argv[1]), sys.argv[2]
+spark, started = session.open_session(sys.argv[1]), sys.argv[2]
 @udf("long")
 def slow(number):
     import time
-    open(told, "w").close()
+    open(started, "w").close()
     time.sleep(1e6)
     return number
 spark.range(0, 1, 1, 1).select(slow("id")).collect()
@@ -108,12 +108,14 @@ class Life:
     def sees_it_start_again(self) -> None:
         self.starts += 1
         wait_until(lambda: len(self.first.said("event=spark-ready")) == self.starts)
-        assert endpoint(self.tree, "w1") == self.url, "its address is the former one, and nobody had to be told"
+        assert endpoint(self.tree, "w1") == self.url, "its address is the former one"
 
 
 def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, group: str, tmp_path: Path) -> None:
     first, deaf = (
-        start(name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=6)  # which its leaving takes: nobody controls
+        start(
+            name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=6
+        )  # which its leaving takes: there is no controller
         for name, silence in (("w1", "10"), ("w2", "inf"))
     )
     with connect(zookeeper.hosts) as store:
@@ -132,13 +134,12 @@ def see_it_advertised_once_it_is_ready(life: Life) -> None:
     assert "prepared=yes" in life.first.said("event=spark-ready")[0], (
         "it started from the archive of `rota prepare`: make prepare"
     )
-    told = (
-        find_scratch(life.first) / "spark.log"
-    ).read_text()  # by the user's own option, which takes none of ours away
-    found = dict(re.findall(r"(\w+) += (\w+) .*\{command line\}", told))
+    # the user's own option prints the flags, and takes none of rota's away
+    printed = (find_scratch(life.first) / "spark.log").read_text()
+    found = dict(re.findall(r"(\w+) += (\w+) .*\{command line\}", printed))
     assert {f"Tier4{name}Threshold": str(count) for name, count in TIERS.items()}.items() <= found.items()
     assert (found["PrintFlagsFinal"], found["UseSerialGC"]) == ("true", "true")
-    assert re.search(r"TieredStopAtLevel += 4 ", told), "Java's best compiler is on"
+    assert re.search(r"TieredStopAtLevel += 4 ", printed), "Java's best compiler is on"
     assert answer(life.url) == "45 600m"
     stranger = SparkSession.builder.remote(life.url).create()
     with pytest.raises(PySparkException, match="No authentication token"):
@@ -155,7 +156,7 @@ def see_a_slot_come_back_whatever_held_it(life: Life, tmp_path: Path) -> None:
     holder.kill()
     holder.wait()
     assert answer(life.url) == "45 600m", "what a client that died was doing is ended"
-    assert not life.first.said("event=spark-stuck"), "a task that took long, and then ended when it was told to"
+    assert not life.first.said("event=spark-stuck"), "a task that took long, and then ended when it was asked to"
 
     client = session.open_session(life.url)
     with pytest.raises(EnvironmentFailed, match="not done after 1 s"), limit(client, 1.0):
@@ -167,8 +168,8 @@ def see_a_slot_come_back_whatever_held_it(life: Life, tmp_path: Path) -> None:
 
 
 def see_one_that_hangs_be_replaced(life: Life, tmp_path: Path) -> None:
-    """What waits on it fails as the environment's fault and parks nobody, and consuming goes on. Without the guard it
-    hangs for ever: nobody but the kernel answers, and the worker does not know."""
+    """The batch that waits for it fails as a fault of the environment and parks no partition, and consuming continues.
+    Without the guard the batch hangs for ever: only the kernel answers, and the worker does not notice."""
     tree, first, deaf = life.tree, life.first, life.deaf
     landing, table, pipelines = tmp_path / "land", tmp_path / "table", tmp_path / "pipelines"
     for folder in (landing / "a", pipelines):
@@ -199,12 +200,12 @@ def see_one_that_hangs_be_replaced(life: Life, tmp_path: Path) -> None:
             ports = open_ports(pipeline, tree.group, tree.meta().id, connected)
             return list(consume(tree, pipeline, incarnation, ["p:a"], name, ports))
         finally:
-            clients[0].release_session_on_close = False  # nobody may be there to be told
+            clients[0].release_session_on_close = False  # the server may be gone
             clients[0].stop()  # as the end of a run's process does; else it stays this process's active session
 
     plain = catalog.pipelines["p"]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the client says how often it tried
+        warnings.simplefilter("ignore")  # the client logs its attempts
         with pytest.raises(EnvironmentFailed, match="No partition is parked"):
             run("caught", replace(plain, transform=hanging))
     assert first.hears("event=spark-silent").split()[-2] == f"pid={hung}"
@@ -216,7 +217,7 @@ def see_one_that_hangs_be_replaced(life: Life, tmp_path: Path) -> None:
 
     assert spark_of(deaf) == abandoned
     assert not deaf.said("event=spark-(silent|died)")
-    assert explain_silence(endpoint(tree, "w2") or "", 1) == "it says nothing for 1 s"
+    assert explain_silence(endpoint(tree, "w2") or "", 1).endswith("for 1 s")
 
 
 def see_one_that_is_killed_start_again(life: Life) -> None:

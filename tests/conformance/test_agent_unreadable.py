@@ -1,4 +1,4 @@
-"""An agent among records that cannot be read stands still, and goes on when they are mended."""
+"""An agent waits while a record that it needs cannot be read, and continues after the repair."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Laws of claims and releases in batches: what one of them says of each partition is what its record says."""
+"""Laws of claims and releases in batches: the result for each partition agrees with its record."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -65,14 +65,14 @@ def test_stale_partitions_of_a_batch_are_named_and_the_rest_is_sent_once_more(wo
     (one, me), (other, it) = join_worker(world, group, "w1"), join_worker(world, group, "w2")
     theirs = set(claim_all(other, it, dict.fromkeys(NAMES[1::2], 0)).taken)
     sent = record_multis(one.store)
-    claimed = claim_all(one, me, {**dict.fromkeys(NAMES, 0), "p:nobody-made-it": 0})
-    assert (set(claimed.taken), set(claimed.refused)) == (set(NAMES) - theirs, theirs | {"p:nobody-made-it"})
+    claimed = claim_all(one, me, {**dict.fromkeys(NAMES, 0), "p:missing": 0})
+    assert (set(claimed.taken), set(claimed.refused)) == (set(NAMES) - theirs, theirs | {"p:missing"})
     assert len(sent) == 2
     assert {claimed.refused[p] for p in theirs} == {"it was changed since it was read"}
     assert {v.incarnation for p, v in one.owned().items() if p in theirs} == {it}
 
 
-def test_where_the_writer_is_not_who_it_was_nothing_is_written(world: World, group: str) -> None:
+def test_if_the_writer_has_changed_nothing_is_written(world: World, group: str) -> None:
     tree = found_with(GroupState(world.connect(), group), NAMES)
     one, me = join_worker(world, group, "w1")
     done = publish(tree, take_control(tree), Publication({"w1": frozenset(NAMES)}))
@@ -128,16 +128,16 @@ STEP = st.tuples(
 
 
 def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], str]], spoil: object = None) -> int:
-    """Two workers act in batches on what they saw last; how often a partition was given to one while the other had been
-    told that it owns it and nobody had taken it from there by a later write than that."""
+    """Two workers act in batches on what they saw last. Returns how often one was given a partition while the other had
+    been given it before, and no later write had taken it away."""
     tree = found_with(GroupState(world.connect(), group), names := tuple(f"q:{n}" for n in range(5)))
-    who = {worker: join_worker(world, group, worker) for worker in WORKERS}
+    members = {worker: join_worker(world, group, worker) for worker in WORKERS}
     seen = {worker: dict.fromkeys(names, 0) for worker in WORKERS}
     won: dict[tuple[str, int], str] = {}
     tokens: dict[str, int] = dict.fromkeys(names, -1)
     wrong = 0
     for worker, what, numbers, lost in steps:
-        mine, me = who[worker]
+        mine, me = members[worker]
         if callable(spoil):
             spoil(mine.store)
         wanted = {names[n]: seen[worker][names[n]] for n in sorted(numbers)}
@@ -165,7 +165,7 @@ def damage(world: World, group: str, steps: Sequence[tuple[str, str, set[int], s
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(steps=st.lists(STEP, max_size=25))
-def test_each_answer_is_what_the_record_says(steps: list[tuple[str, str, set[int], str]]) -> None:
+def test_each_answer_agrees_with_the_record(steps: list[tuple[str, str, set[int], str]]) -> None:
     world = MemoryWorld()
     assert damage(world, "g", steps) == 0
     world.close()
@@ -302,7 +302,7 @@ class Forgetful(Agent):
 def test_an_owner_that_is_waited_for_is_waited_for_while_others_are_read(
     few: None, agent: type[Agent], taken: int
 ) -> None:
-    """Without what is known of the unread, each wait began anew at each turn, and nobody was ever forced."""
+    """Without the knowledge of unread records each wait began anew at each turn, and no owner was ever forced."""
     names = [f"p:{n:02}" for n in range(12)]
     played = Played(names, agent)
     other = GroupState(played.server.connect(), "g")
@@ -328,7 +328,7 @@ def test_an_agent_that_leaves_waits_for_the_turn_of_what_it_did_not_read(few: No
     assert sum(v.incarnation == theirs for v in other.owned().values()) == 6
 
 
-def test_an_agent_reads_the_runs_of_nobody_else_and_its_own_only_to_let_go(few: None) -> None:
+def test_an_agent_reads_only_its_own_runs_and_only_to_release(few: None) -> None:
     """Each agent read every run's node of the group at each look: 240 MiB/s with 100 agents."""
     names = [f"p:{n}" for n in range(4)]
     played = Played(names)

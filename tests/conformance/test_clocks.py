@@ -32,7 +32,7 @@ def test_a_parked_partition_is_tried_again() -> None:
     assert is_waiting(parked, clock[0] + 4)
     assert not is_waiting(parked, clock[0] + 5)
     assert not is_waiting(parked, clock[0] - BACK)
-    assert is_waiting(park(tree, "p:b", "bad"), clock[0] - BACK), "a person must act"
+    assert is_waiting(park(tree, "p:b", "bad"), clock[0] - BACK), "it needs an operator"
 
 
 def test_voluntary_moves_cool_down_no_longer_than_the_cooldown() -> None:
@@ -80,7 +80,7 @@ def test_grace_is_no_longer_than_grace() -> None:
 def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     monkeypatch: pytest.MonkeyPatch, remembers: bool
 ) -> None:
-    """A rolling deployment, or staging and production by mistake: what was put last stands, and both are named."""
+    """A rolling deployment, or staging and production by mistake: the last write wins, and both are named."""
     from rota.group import found as verb
 
     store = MemoryServer().connect()
@@ -100,7 +100,9 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
     assert GroupState(store, "g").meta().budget == 5
     (problem,) = problems
     assert "is declared with budget=None here, and with budget=5 by another Dagster" in problem
-    monkeypatch.setattr(verb, "last_declared", {})  # the first is started again: it declares, and the other says so
+    monkeypatch.setattr(
+        verb, "last_declared", {}
+    )  # the first is started again: it declares, and the other reports that
     assert follow(store, catalogs[0], "g").problems == {}
     monkeypatch.setattr(verb, "last_declared", memories[1])
     assert "budget=5 here, and with budget=None" in follow(store, catalogs[1], "g").problems["group g"]
@@ -110,7 +112,7 @@ def test_two_that_declare_a_group_differently_do_not_ask_for_ever(
 def test_settings_that_came_back_with_an_older_zookeeper_are_put_again(
     monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """By the very process that declared the newer ones: nobody else declares anything, and nobody restarts it."""
+    """By the same process that declared the newer ones: no other process declares anything, and it is not restarted."""
     from rota.group import found as verb
 
     server = MemoryServer()
@@ -125,7 +127,7 @@ def test_settings_that_came_back_with_an_older_zookeeper_are_put_again(
     assert tree.meta().budget == 5
     meta.node = backup
     if not guarded:
-        memory.update({group: (*stood[:2], 0) for group, stood in memory.items()})
+        memory.update({group: (*declared[:2], 0) for group, declared in memory.items()})
     problems = [follow(store, newer, "g").problems for _ in range(3)]
     if guarded:
         assert tree.meta().budget == 5

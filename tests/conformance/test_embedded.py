@@ -1,4 +1,4 @@
-"""Laws of the embedded server: it ends with its parent, keeps what it acknowledged, and says in one line what is wrong."""
+"""Laws of the embedded server: it ends with its parent, keeps what it acknowledged, and reports a fault in one line."""
 
 import os
 import shutil
@@ -163,7 +163,7 @@ def fake_java(folder: Path, version: str) -> Path:
     return java
 
 
-def test_no_java_is_one_line_that_says_what_to_install(
+def test_no_java_is_one_line_with_the_package_to_install(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -189,7 +189,7 @@ def test_java_is_looked_up_in_java_home_then_on_the_path(tmp_path: Path) -> None
         find_java({"PATH": str(old.parent)})
 
 
-def test_without_pysparks_jars_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pysparks_jars_the_error_names_pyspark(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "find_spark_home", lambda: folder)
     with pytest.raises(EnvironmentFailed, match="Install pyspark"):
         EmbeddedZooKeeper(folder).start()

@@ -1,4 +1,4 @@
-"""Law: who founds a group at once with others founds the same one: one id, each partition once, and none of them fails."""
+"""Law: processes that found a group at once found the same one: one id, each partition once, and none of them fails."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

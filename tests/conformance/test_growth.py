@@ -20,7 +20,7 @@ from tests.conformance.balanced_group import KEYS, Group
 from tests.conformance.worlds import World
 
 
-def test_a_group_is_founded_once_by_whoever_comes_first(world: World, group: str) -> None:
+def test_a_group_is_founded_once_by_the_first_process(world: World, group: str) -> None:
     trees = [GroupState(world.connect(), group) for _ in range(2)]
     assert not trees[0].exists()
     with pytest.raises(ConfigError, match="is not in this ZooKeeper"):

@@ -1,4 +1,4 @@
-"""What a look at a group tells of records: of a part nothing of the others, and nothing of what is gone."""
+"""What a look at a group reports of records: nothing of other pipelines, and nothing of records that are gone."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from rota.face.needs import find_needs
 from simulator.memory_store import MemoryServer
 
 
-def test_a_look_at_one_pipeline_tells_nothing_of_anothers_records() -> None:
+def test_a_look_at_one_pipeline_reports_no_records_of_another() -> None:
     """Each pipeline of the group turned red by one record, and two alerts came for it."""
     tree = GroupState(MemoryServer().connect(), "default")
     tree.found()
@@ -26,9 +26,9 @@ def test_a_look_at_one_pipeline_tells_nothing_of_anothers_records() -> None:
         found, _ = find_needs(make_seen(tree, facts, basis, []))
         return sorted((need.kind, need.name) for need in found if need.cause == "record")
 
-    nobodys = ("record", tree.paths.parking("gone:a"))
-    assert find("p") == [nobodys]
-    assert find("q") == find() == [("partition", "q:a"), nobodys]
+    unowned = ("record", tree.paths.parking("gone:a"))
+    assert find("p") == [unowned]
+    assert find("q") == find() == [("partition", "q:a"), unowned]
 
 
 def test_a_look_knows_when_targets_were_written() -> None:
@@ -58,7 +58,7 @@ FOLDERS: dict[str, tuple[Callable[[Paths], str], Callable[[GroupState], object]]
 
 @pytest.mark.parametrize("kind", FOLDERS)
 def test_a_record_that_was_removed_is_not_unreadable_any_more(kind: str) -> None:
-    """Who looked again and again told of it until its end: `rota status --watch`, and each worker."""
+    """Processes that look repeatedly reported it until they ended: `rota status --watch`, and each worker."""
     find_path, read = FOLDERS[kind]
     tree = GroupState(MemoryServer().connect(), "default")
     tree.found()

@@ -1,4 +1,4 @@
-"""What of kazoo is used that it does not promise stands in one module, and is there."""
+"""One module uses what kazoo does not document, and the installed kazoo has it."""
 
 import inspect
 import re

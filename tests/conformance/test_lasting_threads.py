@@ -1,4 +1,4 @@
-"""Law: no thread on which liveness hangs ends of an exception. A worker became a ghost: its process ran and owned
+"""Law: no thread on which liveness depends ends by an exception. A worker became a ghost: its process ran and owned
 nothing."""
 
 import errno
@@ -138,7 +138,7 @@ main()
 
 
 def test_a_worker_whose_loop_finds_no_descriptor_ends_in_one_line(start: Start) -> None:
-    """Its supervisor starts it again; who is live and does nothing, nobody starts."""
+    """Its supervisor starts it again. A live process that does nothing is never started again."""
     worker = start("w1", program=("-c", EXHAUSTED))
     assert worker.ends() == 2
     assert worker.said("Worker w1 ends: OSError.24, 'Too many open files'.. Its session ends: start it again")

@@ -27,7 +27,7 @@ def measure(rate: float, pause: float, seconds: float, backlog: int = 0) -> Read
 
 @pytest.mark.parametrize("pause", [0.5, 8.0, 60.0, 300.0])
 @pytest.mark.parametrize("seconds", [300.0, 600.0, 6_000.0])
-def test_a_steady_load_is_told_from_the_first_minutes_on(pause: float, seconds: float) -> None:
+def test_a_steady_load_is_measured_from_the_first_minutes_on(pause: float, seconds: float) -> None:
     """However large the batches are, and however long it is measured."""
     seen = measure(100.0, pause, seconds)
     for silent in (0.0, 0.99 * pause):  # until the next batch is due
@@ -39,12 +39,12 @@ def test_what_waited_before_the_first_batch_is_no_load() -> None:
     assert read_load(seen, seen.node.mtime / 1000) == pytest.approx(100.0, rel=0.06)
 
 
-def test_nobody_measured_what_was_consumed_once_or_by_an_older_rota() -> None:
+def test_what_was_consumed_once_or_by_an_older_rota_has_no_measured_load() -> None:
     assert read_load(measure(100.0, 8.0, 1.0), 1_000.0) is None
     older = Read(Checkpoint(offset=1, token=1, run_id="r", rows=5), Node(b"", 0, 1, 1, 1_000_000, 0))
     assert read_load(older, 1_000.0) is None
     young = write(800, 1_008.0, older)
-    assert read_load(young, 1_008.0) is None, "two batches say when they came"
+    assert read_load(young, 1_008.0) is None, "two batches give their times"
     assert read_load(write(5_200, 1_060.0, young), 1_060.0) == pytest.approx(100.0, rel=0.01)
 
 
@@ -56,7 +56,7 @@ def test_a_silent_partition_fades() -> None:
     assert read_load(seen, at + 8.0 + SMOOTHING) == pytest.approx(before / 2.718, rel=0.01)
 
 
-def test_a_batch_that_is_told_again_counts_once_and_one_before_an_idle_look_is_kept() -> None:
+def test_a_batch_that_is_reported_again_counts_once_and_one_before_an_idle_look_is_kept() -> None:
     seen = measure(100.0, 8.0, 600.0)
     now = seen.node.mtime / 1000
     said = Checkpoint(offset=seen.record.offset, token=1, run_id="r", rows=seen.record.rows)

@@ -95,8 +95,8 @@ def test_a_run_takes_back_what_it_will_not_touch(tree: GroupState) -> None:
         membership.narrow_run(tree, node, [])
 
 
-def test_a_run_that_goes_on_for_another_incarnation_says_so(world: World, tree: GroupState) -> None:
-    """A click works for one owner after the other; the node that the first left behind must not speak for the second."""
+def test_a_run_that_continues_for_another_incarnation_moves_its_node(world: World, tree: GroupState) -> None:
+    """A click works for one owner after the other; the node of the first must not count for the second."""
     first, second = (membership.join(tree, w, Live()) for w in ("w1", "w2"))
     another = GroupState(world.connect(), tree.group)
     theirs = membership.register_run(another, "run", first, ["p:a"])  # another life of the run: not its own to remove
@@ -106,7 +106,7 @@ def test_a_run_that_goes_on_for_another_incarnation_says_so(world: World, tree: 
     assert [(r.incarnation, r.partitions) for r in tree.runs()] == [(second, ("p:b",))]
 
 
-def test_a_run_that_goes_on_with_other_partitions_is_younger_than_who_named_them_before(
+def test_a_run_that_continues_with_other_partitions_is_younger_than_the_run_that_named_them_before(
     world: World, tree: GroupState
 ) -> None:
     """Its node of before may still be there, when it could not be removed: both would take themselves for the elder."""

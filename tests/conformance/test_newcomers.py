@@ -1,4 +1,4 @@
-"""Of two pipeline files that collide the one that runs is served, wherever its name stands in the alphabet."""
+"""Of two pipeline files that collide the one that runs is served, whatever their alphabetical order."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,7 +77,7 @@ def test_a_copy_that_declares_the_group_otherwise_is_refused_and_the_original_go
     assert folder.asked == 1
 
 
-def test_of_two_that_run_both_are_served_and_the_elders_settings_stand(folder: Folder) -> None:
+def test_of_two_that_run_both_are_served_with_the_settings_of_the_elder(folder: Folder) -> None:
     folder.write("orders", budget=3)
     folder.serve()
     folder.write("bills", budget=3)
@@ -90,7 +90,7 @@ def test_of_two_that_run_both_are_served_and_the_elders_settings_stand(folder: F
     assert "Its pipeline runs, and is served by the group as that file declares it" in catalog.left_out["bills.py"]
 
 
-def test_a_file_of_groups_alone_stands_while_its_settings_are_in_force(folder: Folder) -> None:
+def test_a_file_of_groups_alone_is_served_while_its_settings_are_in_force(folder: Folder) -> None:
     (folder.folder / "zz_groups.py").write_text("from rota import Group\nnight = Group('night', budget=3)\n")
     folder.write("orders", budget=3)
     folder.serve()
@@ -116,7 +116,7 @@ def test_of_two_files_with_one_table_that_is_not_there_yet_the_one_that_runs_is_
     assert "is the one of pipeline 'orders'" in catalog.refused["bills.py"]
 
 
-def test_where_nobody_can_tell_who_runs_the_first_by_name_stays_and_the_line_says_so(folder: Folder) -> None:
+def test_if_it_is_unknown_which_one_runs_the_first_by_name_stays_and_the_error_states_that(folder: Folder) -> None:
     folder.write("orders", budget=3)
     folder.serve()
     folder.write("bills", budget=7)

@@ -1,5 +1,5 @@
 """Law: a ZooKeeper that was rebuilt, restored or lost its last writes is worked with again, without a restart by hand; one
-that is only away for long takes no session from anybody."""
+that is only away for long takes no session from any process."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ def begin_group(servers: Servers) -> None:
 
 
 def keep(folder: Path) -> None:
-    """A backup, as operators make it: files of a server that is down, or that runs and to which nobody writes."""
+    """A backup, as operators make it: files of a server that is down, or that gets no writes."""
     shutil.rmtree(folder / "copy", ignore_errors=True)
     shutil.copytree(folder / "data", folder / "copy")
 
@@ -107,14 +107,14 @@ def test_a_client_that_has_seen_more_gets_a_new_session(request: pytest.FixtureR
 
 
 class Hasty(ZooKeeperStore):
-    """It gives its session up after its timeout, whether ZooKeeper gives others or nobody one."""
+    """It gives its session up after its timeout, whether ZooKeeper gives sessions to others or not."""
 
     def begin_anew(self, client: Any) -> None:
         self.rebuild(client)
 
 
 def test_an_outage_longer_than_the_session_keeps_it(alone: list[EmbeddedZooKeeper]) -> None:
-    """Nobody could expire it meanwhile. Who gives it up anyway loses his work at each long outage."""
+    """No server could expire it meanwhile. A client that gives it up anyway loses its work at each long outage."""
     (server,) = alone
     with ZooKeeperStore(server.hosts, SESSION) as patient, Hasty(server.hosts, SESSION) as hasty:
         both = (patient, hasty)

@@ -77,7 +77,7 @@ def test_they_do_not_take_over_from_each_other(
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_two_containers_of_one_host_name_do_not_either(memory: MemoryServer, tree: GroupState, guarded: bool) -> None:
-    """Each is process 1 of its own; where nothing is said of that, each takes the other for its own past."""
+    """Each is process 1 of its own namespace. If the namespace is unknown, each takes the other for its own past."""
     first, second = (Supervised(memory, "worker", 1, f"boot/pid:[{n}]" if guarded else "") for n in (1, 2))
     for _ in range(20):
         first.rounds()
@@ -96,7 +96,7 @@ def test_a_machine_has_one_name_in_all_its_processes() -> None:
     assert name_machine() == other != ""
 
 
-def test_a_worker_works_where_nobody_says_what_a_process_id_means(
+def test_a_worker_works_where_the_namespace_of_process_ids_is_unknown(
     memory: MemoryServer, tree: GroupState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """macOS has no /proc: the worker began with a traceback."""
@@ -120,9 +120,9 @@ def test_a_worker_works_where_nobody_says_what_a_process_id_means(
         ("far", GONE, True),
         ("", 0, False),
     ],
-    ids=["this process before", "ended here", "runs here", "elsewhere", "says nothing"],
+    ids=["this process before", "ended here", "runs here", "elsewhere", "names no host"],
 )
-def test_who_is_waited_for(memory: MemoryServer, tree: GroupState, host: str, pid: int, waits: bool) -> None:
+def test_which_process_is_waited_for(memory: MemoryServer, tree: GroupState, host: str, pid: int, waits: bool) -> None:
     other = GroupState(memory.connect(), "g")
     membership.join(other, "w1", Live(host=host, pid=pid))
     membership.join(GroupState(memory.connect(), "g"), "w11", Live(host="far", pid=1))

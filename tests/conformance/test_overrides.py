@@ -1,4 +1,4 @@
-"""What a person sets overrides what a worker announces."""
+"""What an operator sets overrides what a worker announces."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_pause_is_an_override_of_the_group(balanced: Group) -> None:
     assert not read_basis(balanced.tree).overrides.paused
 
 
-def test_an_override_about_somebody_unknown_names_the_known(balanced: Group) -> None:
+def test_an_override_of_an_unknown_name_lists_the_known_ones(balanced: Group) -> None:
     with pytest.raises(ConfigError, match=r"Unknown worker 'w9'. Known: w1, w2"):
         overrides.cordon(balanced.tree, "w9")
     with pytest.raises(ConfigError, match=r"Unknown partition 'flights:XX'. Known: flights:AA, "):

@@ -23,7 +23,7 @@ CAUSES: dict[str, Callable[[GroupState], object]] = {
 
 
 @pytest.mark.parametrize("why", CAUSES)
-def test_who_may_not_have_a_partition_is_told_with_the_cause(tree: GroupState, why: str) -> None:
+def test_a_worker_that_may_not_have_a_partition_is_reported_with_the_cause(tree: GroupState, why: str) -> None:
     tree.grow("p", ["0", "1", "2"])
     owner = membership.join(tree, "w1", Live(labels={"gpu": "yes"}))
     if why != "is not live":
@@ -36,7 +36,7 @@ def test_who_may_not_have_a_partition_is_told_with_the_cause(tree: GroupState, w
     overrides.cordon(tree, "w1")
     assert explain_pin(tree, P, "w1") == "is cordoned"
     claim_one(tree, owner, P, tree.owned()[P].version)
-    assert explain_pin(tree, P, "w1") == "", "who is cordoned keeps what it has"
+    assert explain_pin(tree, P, "w1") == "", "a cordoned worker keeps its partitions"
 
 
 def test_a_cap_that_other_pins_fill_is_full(tree: GroupState) -> None:

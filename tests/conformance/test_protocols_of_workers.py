@@ -124,7 +124,7 @@ def test_the_five_scenarios_of_the_event_processor(start: Start, tree: GroupStat
 
 
 def test_a_worker_that_is_started_before_dagster_waits_for_the_groups_protocol(start: Start, tree: GroupState) -> None:
-    """It founded the group as `assigned`; then Dagster declared another protocol, and everything stood still."""
+    """It founded the group as `assigned`; then Dagster declared another protocol, and no partition had an owner."""
     worker = start("w1")
     assert "it waits until the group is founded" in worker.hears("event=no-group")
     group = Group(tree, "claim", 3)
@@ -133,8 +133,8 @@ def test_a_worker_that_is_started_before_dagster_waits_for_the_groups_protocol(s
 
 
 def test_a_groups_protocol_is_changed_step_by_step(start: Start, tree: GroupState) -> None:
-    """Stop, change, start: from each protocol to another. Who is started too early is refused with one line, and joins when
-    the others are gone; what they had is its, under greater tokens."""
+    """Stop, change, start: from each protocol to another. A worker that starts too early is refused with one line, and joins
+    when the others are gone. It gets their partitions, under greater tokens."""
     group = Group(tree, "claim", 4)
     workers = [start("w1"), start("w2")]
     group.ends(2, 2)

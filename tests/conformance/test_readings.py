@@ -1,4 +1,4 @@
-"""What was read is kept while it is so, and no longer."""
+"""Values that were read are kept while they are current, and no longer."""
 
 from collections.abc import Callable
 
@@ -52,7 +52,7 @@ def test_with_a_stamp_of_afterwards_it_would_be_missed_for_ever(
 ) -> None:
     other, stamp = memory.connect(), store.stamp
     session, zxid = stamp()
-    ahead = (session, zxid + 1)  # what one that is asked after the first read says
+    ahead = (session, zxid + 1)  # the stamp that a question after the first read returns
     monkeypatch.setattr(store, "stamp", lambda: max(stamp(), ahead))
 
     def change(_: int) -> None:

@@ -1,62 +1,32 @@
-"""What cannot be read is listed, and a person can remove it: on both stores."""
+"""Unreadable records are listed, and an operator can remove them: on both stores."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pytest
 
-from rota.coordination import alone, membership, overrides, repair
-from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination import membership, overrides, repair
 from rota.coordination.group_state import GroupState
-from rota.coordination.parking import explain_unreadable as kept_back
-from rota.coordination.parking import note_refusal, park
 from rota.coordination.publication import Publication, publish, take_control
-from rota.coordination.records import Checkpoint, Live, Own, Refusal, encode
-from rota.coordination.store import Node, Op, Set, Store
-from rota.coordination.token_base import adopt
+from rota.coordination.records import Live, Own, encode
+from rota.coordination.store import Node, Op
 from rota.errors import ConfigError, Conflict, Undecodable
-from rota.group.agent import Agent
-from rota.group.chooser import REREAD_AFTER
-from rota.ids import worker_of
+from tests.ablations import NO_VERSION, change_store
 from tests.claiming import NotOwner, claim_one, release_one
+from tests.conformance.life import Life, P
 from tests.conformance.worlds import World
-
-P = "flights:AA"
-
-
-class Life:
-    """A group with every record there is; w1 works on P under `right` in `run`."""
-
-    def __init__(self, tree: GroupState) -> None:
-        self.tree = tree
-        tree.grow("flights", ["AA"])
-        self.w1 = membership.join(tree, "w1", Live())
-        overrides.override(tree, "w1", capacity=2.0)
-        publish(tree, take_control(tree), Publication({"w1": frozenset({P})}))
-        target = tree.target("w1")
-        assert target is not None
-        self.right = claim_one(tree, self.w1, P, 0, target.version)
-        self.run = membership.register_run(tree, "run-1", self.w1, [P])
-        self.done = Checkpoint(offset=1, token=self.right.token, run_id="run-1")
-        assert self.commits() == {P: None}
-        park(tree, P, "bad")
-        note_refusal(tree, Refusal(partition=P, token=1, newer=2))
-        alone.grab(tree, self.w1, [P])
-
-    def commits(self) -> dict[str, object]:
-        """The checkpoint of the run of w1."""
-        return dict(write_checkpoints(self.tree, self.run, [Entry(self.right, self.done)]))
-
-    def every(self) -> list[str]:
-        """The path of every record."""
-        paths, store = self.tree.paths, self.tree.store
-        single = [paths.meta, paths.controller, paths.head, paths.overrides, paths.refused]
-        return single + [f"{folder}/{name}" for folder in paths.folders for name in store.children(folder)]
 
 
 @pytest.fixture
 def life(tree: GroupState) -> Life:
     return Life(tree)
+
+
+def list_paths(tree: GroupState) -> list[str]:
+    """The path of every record."""
+    paths, store = tree.paths, tree.store
+    single = [paths.meta, paths.controller, paths.head, paths.overrides, paths.refused]
+    return single + [f"{folder}/{name}" for folder in paths.folders for name in store.children(folder)]
 
 
 def tear(tree: GroupState, path: str) -> None:
@@ -65,7 +35,7 @@ def tear(tree: GroupState, path: str) -> None:
 
 def test_every_record_that_cannot_be_read_is_listed_with_why(life: Life) -> None:
     assert not repair.find_unreadable(life.tree)
-    everything = life.every()
+    everything = list_paths(life.tree)
     assert len(everything) == len(repair.SINGLE) + len(repair.FOLDERS)
     for path in everything:
         tear(life.tree, path)
@@ -77,7 +47,7 @@ def test_every_record_that_cannot_be_read_is_listed_with_why(life: Life) -> None
         life.tree.meta()
 
 
-def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(life: Life, world: World) -> None:
+def test_the_owner_of_a_torn_own_record_is_fenced_and_the_next_token_is_higher(life: Life, world: World) -> None:
     tree, path = life.tree, life.tree.paths.own(P)
     tear(tree, path)
     assert repair.repair(tree, [path]) == (path,)
@@ -85,7 +55,7 @@ def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(l
     assert tree.owned()[P].version > life.right.version
     with pytest.raises(NotOwner):
         release_one(tree, life.w1, P, life.right.version)
-    assert life.commits()[P] is not None, "the run under the former claim writes nothing any more"
+    assert life.commits()[P] is not None, "the run under the former claim writes nothing more"
     other = GroupState(world.connect(), tree.group)
     w2 = membership.join(other, "w2", Live())
     assert claim_one(other, w2, P, tree.owned()[P].version).token > life.right.token
@@ -94,47 +64,20 @@ def test_whoever_held_a_torn_own_record_is_fenced_and_the_next_token_is_higher(l
     assert tree.owned()[P].incarnation == w2, "what can be read stays"
 
 
-class Slow(Store):
-    """A store before whose next multi somebody else acts."""
-
-    def __init__(self, store: Store, meanwhile: Callable[[], object]) -> None:
-        self.inner, self.meanwhile = store, meanwhile
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
-
-    def get(self, path: str) -> Node | None:
-        return self.inner.get(path)
-
-    def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
-        return self.inner.get_many(paths)
-
-    def children(self, path: str) -> tuple[str, ...]:
-        return self.inner.children(path)
-
-    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        self.meanwhile()
-        return self.inner.multi(ops)
-
-
-class Careless(Slow):
-    """Writes whatever version is there: the guard taken away."""
-
-    def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        return super().multi([replace(op, version=-1) if isinstance(op, Set) else op for op in ops])
-
-
-@pytest.mark.parametrize(("kind", "guarded"), [(Slow, True), (Careless, False)])
-def test_what_was_written_meanwhile_is_not_set_free(life: Life, world: World, kind: type, guarded: bool) -> None:
-    """Without the version in the write, an owner that just claimed would lose what it owns."""
-    tree, path = life.tree, life.tree.paths.own(P)
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_was_written_meanwhile_is_not_set_free(life: Life, world: World, guarded: bool) -> None:
+    """Without the version in the write, an owner that just claimed would lose its partition."""
+    tree, path, other = life.tree, life.tree.paths.own(P), world.connect()
     tear(tree, path)
-    other = world.connect()
-    slow = GroupState(kind(tree.store, lambda: other.set(path, encode(Own(incarnation=life.w1)), -1)), tree.group)
-    try:
-        repair.repair(slow, [path])
-    except Conflict:
-        assert guarded
+    send = (tree.store if guarded else change_store(tree.store, NO_VERSION)).multi
+
+    def multi(ops: Sequence[Op]) -> tuple[Node | None, ...]:
+        other.set(path, encode(Own(incarnation=life.w1)), -1)
+        return send(ops)
+
+    tree.store.multi = multi  # type: ignore[method-assign]
+    with pytest.raises(Conflict) if guarded else nullcontext():
+        repair.repair(tree, [path])
     assert (tree.owned()[P].incarnation == life.w1) == guarded
 
 
@@ -145,41 +88,6 @@ def test_a_lost_reply_of_a_repair_is_read_back(life: Life, world: World) -> None
         world.lose(life.tree.store, what)
         repair.repair(life.tree, [life.tree.paths.own(P)])
         assert (life.tree.owned()[P].incarnation, life.tree.owned()[P].version) == (None, version + 1)
-
-
-def test_the_agent_whose_target_names_it_claims_what_was_set_free(tree: GroupState, world: World) -> None:
-    tree.grow("flights", ["AA"])
-    now = [0.0]
-    agent = Agent(
-        GroupState(world.connect(), tree.group),
-        "w1",
-        Live(),
-        lambda *_, **__: None,
-        max_shutdown=120,
-        session_timeout=10,
-        clock=lambda: now[0],
-    )
-
-    def spin() -> None:
-        now[0] += REREAD_AFTER  # it reads again also what was as it should be
-        for _ in range(3):
-            for _ in agent.cycle():
-                pass
-
-    spin()
-    publish(tree, take_control(tree), Publication({"w1": frozenset({P})}))
-    spin()
-    before = tree.owned()[P]
-    assert before.incarnation is not None
-    tear(tree, tree.paths.own(P))
-    spin()
-    assert tree.owned() == {}
-    assert kept_back(tree, P).startswith(f"its record {tree.paths.own(P)} cannot be read")
-    repair.repair(tree, [tree.paths.own(P)])
-    spin()
-    after = tree.owned()[P]
-    assert worker_of(after.incarnation or "") == "w1"
-    assert after.token > before.token
 
 
 def test_a_torn_checkpoint_or_park_is_removed_and_nothing_that_can_be_read(life: Life) -> None:
@@ -195,10 +103,10 @@ def test_a_torn_checkpoint_or_park_is_removed_and_nothing_that_can_be_read(life:
 
 @pytest.mark.parametrize("folder", ["head", "controller", "refused", "partitions", "epochs", "all of them"])
 def test_records_of_the_group_begin_anew_from_what_else_is_there(life: Life, folder: str) -> None:
-    """No target changes by it, nobody who published before publishes again, and the next epoch is the next number."""
+    """No target changes, no former controller can publish, and the next epoch has the next number."""
     tree = life.tree
     before, stale = tree.targets(), take_control(tree)
-    torn = [path for path in life.every() if any(f"/{folder}" in path for folder in GROUPS[folder])]
+    torn = [path for path in list_paths(life.tree) if any(f"/{folder}" in path for folder in GROUPS[folder])]
     for path in torn:
         tear(tree, path)
     assert sorted(repair.repair(tree, torn)) == sorted(torn)
@@ -217,30 +125,6 @@ def test_records_of_the_group_begin_anew_from_what_else_is_there(life: Life, fol
 
 GROUPS = {f: (f,) for f in ("head", "controller", "refused", "partitions", "epochs")}
 GROUPS["all of them"] = tuple(GROUPS)
-
-
-def test_a_controller_begun_anew_has_a_term_that_nobody_had(life: Life) -> None:
-    tree = life.tree
-    had = [take_control(tree).number for _ in range(3)]
-    tear(tree, tree.paths.controller)
-    repair.repair(tree, [tree.paths.controller])
-    assert tree.controller().record.term > max(had)
-
-
-@pytest.mark.parametrize(("kind", "back"), [(Slow, False), (Careless, True)])
-def test_a_head_that_was_mended_meanwhile_does_not_go_back(life: Life, world: World, kind: type, back: bool) -> None:
-    other = GroupState(world.connect(), life.tree.group)
-    tear(life.tree, life.tree.paths.head)
-
-    def meanwhile() -> None:
-        repair.repair(other, [other.paths.head])
-        publish(other, take_control(other), Publication({"w2": frozenset({P})}))
-
-    try:
-        repair.repair(GroupState(kind(life.tree.store, meanwhile), life.tree.group), [life.tree.paths.head])
-    except Conflict:
-        assert not back
-    assert (life.tree.head().record.epoch, set(life.tree.targets()[1])) == ((1, {"w1"}) if back else (2, {"w1", "w2"}))
 
 
 def test_what_goes_with_its_session_or_is_written_anew_is_left_alone(life: Life) -> None:
@@ -302,15 +186,3 @@ def test_overrides_that_cannot_be_read_refuse_every_override_until_they_are_remo
     assert not repair.find_unreadable(tree)
     assert tree.worker_overrides() == {}
     assert overrides.cordon(tree, "w1").capacity is None
-
-
-def test_adopting_begins_only_where_every_record_can_be_read(life: Life) -> None:
-    tree, path = life.tree, life.tree.paths.checkpoint(P)
-    membership.end_run(tree, life.run)
-    tear(tree, path)
-    with pytest.raises(ConfigError, match=f"{path}. Restore or remove them before you adopt: rota repair"):
-        adopt(tree, 5_000, {P: life.done})
-    assert tree.meta().token_base == 0
-    assert repair.repair(tree, [path]) == (path,)
-    adopt(tree, 5_000, {P: life.done})
-    assert tree.checkpoints()[P].record == life.done

@@ -49,7 +49,7 @@ def test_what_a_decision_reads_changes_the_basis(balanced: Group, change: str) -
     assert not read_basis(balanced.tree).moved
     CHANGES[change](balanced)
     assert read_basis(balanced.tree).moved
-    assert read_basis(GroupState(balanced.server.connect(), "default")).moved, "whoever looks sees the same"
+    assert read_basis(GroupState(balanced.server.connect(), "default")).moved, "every reader sees the same"
     balanced.rebalance()
     assert not read_basis(balanced.tree).moved
 
@@ -83,7 +83,7 @@ def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
     assert {p: v.pin for p, v in parts.items() if v.pin} == {"flights:AA": "w2"}
     assert {p: v.load for p, v in parts.items()} == {
         "flights:AA": 30.0,
-        "flights:B6": 20.0,  # nobody measured it: the mean of those measured
+        "flights:B6": 20.0,  # not measured: the mean of those measured
         "flights:DL": 10.0,
         "flights:UA": 20.0,
     }
@@ -95,7 +95,7 @@ def test_pins_requires_and_loads_reach_the_planner(balanced: Group) -> None:
 
 
 def test_an_owner_is_the_target_or_where_that_is_gone_the_own_record(balanced: Group) -> None:
-    """w2 was to take over from w1, and died before it could: w1, which still owns, is who holds it."""
+    """w2 was to take over from w1, and died before it could: w1, which still owns it, holds it."""
     mine = sorted(balanced.tree.target("w2").partitions)  # type: ignore[union-attr]
     claim_one(balanced.agents["w1"], balanced.names["w1"], mine[0], 0)
     claim_one(balanced.agents["w2"], balanced.names["w2"], mine[1], 0)
@@ -159,7 +159,7 @@ def test_an_unreadable_pipeline_is_not_one_without_partitions(balanced: Group) -
         balanced.tree.grow("flights", ["AA"])
 
 
-def test_an_unreadable_target_is_nobodys_loss(balanced: Group) -> None:
+def test_an_unreadable_target_loses_no_partition(balanced: Group) -> None:
     mine = balanced.tree.target("w2").partitions  # type: ignore[union-attr]
     for partition in mine:
         claim_one(balanced.agents["w2"], balanced.names["w2"], partition, 0)
@@ -170,7 +170,7 @@ def test_an_unreadable_target_is_nobodys_loss(balanced: Group) -> None:
     assert balanced.agents["w2"].target("w2").partitions == mine  # type: ignore[union-attr]
 
 
-def test_a_load_that_cannot_be_read_is_nobodys_loss(balanced: Group) -> None:
+def test_a_load_that_cannot_be_read_counts_as_not_measured(balanced: Group) -> None:
     tree = balanced.tree
     tree.put(tree.paths.checkpoint("flights:AA"), make_measured(60.0, tree.store.now()))
     tree.store.create(tree.paths.checkpoint("flights:B6"), b"?")
@@ -191,7 +191,7 @@ def test_an_unreadable_own_record_or_checkpoint_is_left_out_and_named(balanced: 
 
 
 def test_under_grace_a_worker_that_returns_finds_its_partitions_waiting() -> None:
-    """w2 dies, others come and go meanwhile, it returns in time: nobody else took what it had; later somebody does."""
+    """w2 dies, others come and go meanwhile, it returns in time: no other worker took its partitions; later another does."""
     for late in (False, True):
         time = [100.0]
         group = Group(MemoryServer(clock=lambda time=time: time[0]))

@@ -1,4 +1,4 @@
-"""Law: liveness is the loop's. Nobody's log makes it stand still, and when something does, its session ends."""
+"""Law: liveness is the loop's. No log stalls the loop, and if something does, the session ends."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ from tests.conformance.processes import SESSION, Start
 from tests.conformance.targets import aim, incarnation, owners, wait_until_owned
 from tests.waiting import LONG, wait_until
 
-STANDING = ("-m", "tests.conformance.standing_worker")
+STALLING = ("-m", "tests.conformance.stalling_worker")
 UNREAD = """
 import fcntl, os
 reader, writer = os.pipe()
@@ -27,7 +27,7 @@ command()
 """
 
 
-def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: GroupState) -> None:
+def test_a_log_without_a_reader_stops_nothing(start: Start, real: GroupState) -> None:
     names = [f"t:{number}" for number in range(200)]
     real.store.multi([Create(real.paths.own(name), encode(Own())) for name in names])
     start("w1", program=("-c", UNREAD))
@@ -36,22 +36,22 @@ def test_a_log_that_nobody_reads_stops_nothing(start: Start, real: GroupState) -
     wait_until(lambda: len(owners(real)) == len(names))
 
 
-def test_a_worker_that_stands_still_is_not_live(
+def test_a_stalled_worker_is_not_live(
     start: Start, real: GroupState, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside it one without its watchdog, live for as long as it stands: what is its own, nobody works on."""
-    flag = tmp_path / "stands"
-    monkeypatch.setenv("STANDS", str(flag))
-    first = start("w1", program=STANDING)
+    """Beside it one without its watchdog, which stays live while it stalls: no worker works on its partitions."""
+    flag = tmp_path / "stalls"
+    monkeypatch.setenv("STALLS", str(flag))
+    first = start("w1", program=STALLING)
     monkeypatch.setenv("UNWATCHED", "yes")
-    second = start("w2", program=STANDING)
+    second = start("w2", program=STALLING)
     wait_until(lambda: len(real.live()) == 2)
     aim(real, w1="1", w2="2")
     wait_until_owned(real, w1="1", w2="2")
     before = incarnation(real, "w1")
     flag.touch()
     wait_until(lambda: incarnation(real, "w1") is None)
-    assert incarnation(real, "w2"), "live, and standing still"
+    assert incarnation(real, "w2"), "live, and stalled"
     first.hears(f"event=stalled seconds={2 * SESSION:g}")
     flag.unlink()
     first.hears("event=lost")
@@ -108,11 +108,11 @@ def test_lines_that_do_not_fit_are_counted_where_they_are_missing() -> None:
             missing += int(number)
             expected += int(number)
         else:
-            assert word == str(expected), "the count stands where the gap is"
+            assert word == str(expected), "the count is where the gap is"
             expected += 1
     assert (expected, last) == (total, "the end")
     assert missing > 0
     os.close(reader)
-    log.write("to nobody")
+    log.write("without a reader")
     log.close()
     os.close(writer)

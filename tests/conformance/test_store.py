@@ -30,7 +30,7 @@ def test_a_node_has_versions_zxids_and_the_servers_time(store: Store, root: str)
     assert abs(store.now() - set_.mtime / 1000) < 60
 
 
-def test_a_multi_has_one_zxid_and_says_what_it_wrote(store: Store, root: str) -> None:
+def test_a_multi_has_one_zxid_and_returns_what_it_wrote(store: Store, root: str) -> None:
     results = store.multi(
         [Create(f"{root}/a", b"x"), Set(f"{root}/a", b"y", 0), Check(f"{root}/a", 1), Create(f"{root}/b")]
     )
@@ -154,8 +154,8 @@ def test_a_watch_calls_back_on_data_children_and_creation(world: World, store: S
         assert called == ["called"]
 
 
-def test_a_stamp_is_another_one_once_anybody_changed_anything(world: World, store: Store, root: str) -> None:
-    """Whoever reads nothing while it is the same misses nothing: no write, no end of a session."""
+def test_a_stamp_changes_with_any_change(world: World, store: Store, root: str) -> None:
+    """A client that reads nothing while the stamp is unchanged misses nothing: no write, no end of a session."""
     other = world.connect()
     changes = (
         lambda: other.create(f"{root}/a", b"x"),
@@ -216,7 +216,7 @@ def test_ten_thousand_records_are_read_in_one_pipeline(store: Store, root: str) 
     assert len(names) == 10_000
 
 
-def test_ensure_is_there_whoever_made_it(world: World, store: Store, root: str) -> None:
+def test_ensure_creates_missing_nodes_and_accepts_existing_ones(world: World, store: Store, root: str) -> None:
     other = world.connect()
     for _ in range(2):
         other.ensure(f"{root}/a/b/c")

@@ -39,27 +39,27 @@ def test_the_targets_of_workers_that_are_gone_do_not_pile_up(world: World, group
         assert target is not None
         assert len(target.partitions) == 6
     rebalance(tree, "r")
-    assert set(tree.worker_overrides()) == {"pod-11"}, "what people override for a worker stays"
+    assert set(tree.worker_overrides()) == {"pod-11"}, "the overrides of a worker stay"
 
 
-@pytest.mark.parametrize(("told", "wrong"), [(True, 0), (False, 1)])
+@pytest.mark.parametrize(("seen_live", "wrong"), [(True, 0), (False, 1)])
 def test_a_worker_that_is_live_keeps_its_node_for_the_sake_of_its_claims(
-    world: World, group: str, told: bool, wrong: int
+    world: World, group: str, seen_live: bool, wrong: int
 ) -> None:
     """w1 read its target and is slow to claim. Were its node removed and made anew meanwhile, it would begin at the very
     version that w1 has read, and w1 would own what its target no longer names. The ablation: a controller that does not
-    see who is live."""
+    see the live workers."""
     tree, mine = GroupState(world.connect(), group), GroupState(world.connect(), group)
     tree.found()
     me = membership.join(mine, "w1", Live())
-    members = (me,) if told else ()
+    members = (me,) if seen_live else ()
     term = publish(tree, take_control(tree), Publication({"w1": parts("p")}, members=members)).term
-    seen = mine.target("w1")
-    assert seen is not None
+    before = mine.target("w1")
+    assert before is not None
     for wanted in ({"w2": "p"}, {"w2": "pq"}, {"w1": "q", "w2": "p"}):
         made = Publication({w: parts(letters) for w, letters in wanted.items()}, members=members)
         term = publish(tree, term, made).term
-    claimed = ownership.claim_all(mine, me, {"s:p": 0}, seen.version)
+    claimed = ownership.claim_all(mine, me, {"s:p": 0}, before.version)
     target = tree.target("w1")
     assert target is not None
     assert len(claimed.taken.keys() - target.partitions) == wrong

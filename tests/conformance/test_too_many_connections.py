@@ -1,4 +1,4 @@
-"""A ZooKeeper that takes no more connections of one address says so to nobody: it closes them."""
+"""A ZooKeeper that takes no more connections of one address closes them without an answer."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +12,7 @@ from rota.errors import Unavailable
 MOST = 3
 
 
-def test_who_comes_last_learns_what_to_raise_and_the_others_go_on(tmp_path: Path) -> None:
+def test_the_last_client_learns_which_limit_to_raise_and_the_others_continue(tmp_path: Path) -> None:
     extra = [f"maxClientCnxns={MOST}"]
     with ExitStack() as stack:
         server = stack.enter_context(EmbeddedZooKeeper(tmp_path / "server", extra=extra))

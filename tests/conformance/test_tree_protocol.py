@@ -1,15 +1,12 @@
-"""docs/protocol.md says what is in ZooKeeper: every node, whether it is ephemeral, every field; and the multis."""
+"""docs/protocol.md lists what is in ZooKeeper: every node, whether it is ephemeral, every field; and the multis."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from rota.coordination import alone, membership, overrides
-from rota.coordination.checkpoint import Entry, write_checkpoints
+from rota.coordination import alone, membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.parking import note_refusal, park
 from rota.coordination.pipeline_records import rename_pipeline
-from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -32,7 +29,7 @@ from rota.coordination.records import (
 )
 from rota.coordination.store import Check, Node, Op
 from simulator.memory_store import MemoryServer, MemoryStore
-from tests.claiming import claim_one
+from tests.conformance.life import Life, P
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
 SECTION = PAGE.partition("## ZooKeeper")[2].partition("\n## ")[0]
@@ -88,30 +85,19 @@ def free(op: Op) -> bool:
     return not isinstance(op, Check) or op.version == -1
 
 
-def life(store: MemoryStore) -> GroupState:
+def fill(store: MemoryStore) -> GroupState:
     """One group with every node there is."""
     tree = GroupState(store, "default")
     tree.found()
-    tree.grow("flights", ["AA"])
-    incarnation = membership.join(tree, "w1", Live())
+    life = Life(tree)
     membership.wait_beside(tree, "w1", Live())
-    overrides.uncordon(tree, "w1")
-    publish(tree, take_control(tree), Publication({"w1": frozenset({"flights:AA"})}))
-    target = tree.target("w1")
-    assert target is not None
-    right = claim_one(tree, incarnation, "flights:AA", 0, target.version)
-    run = membership.register_run(tree, "run-1", incarnation, ["flights:AA"])
     membership.show_going(tree, "run-1")
-    write_checkpoints(tree, run, [Entry(right, Checkpoint(offset=1, token=right.token, run_id="run-1"))])
-    park(tree, "flights:AA", "bad")
-    note_refusal(tree, Refusal(partition="flights:AA", token=1, newer=2))
-    alone.grab(tree, incarnation, ["flights:AA"])
-    alone.write_target(tree, incarnation, ["flights:AA"], target.version)
+    alone.write_target(tree, life.w1, [P], life.version)
     return tree
 
 
 def test_every_node_and_field_is_on_the_page(memory: MemoryServer) -> None:
-    tree = life(memory.connect())
+    tree = fill(memory.connect())
     documented = {row[0].strip("`"): row for row in rows("znode")}
     assert set(documented) == set(MODELS)
     seen = set()
@@ -146,9 +132,9 @@ def list_fields(model: type[Record]) -> set[str]:
 
 def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     store = Listening(memory)
-    tree = life(store)
+    tree = fill(store)
     root = tree.paths.root
-    rename_pipeline(tree, "flights", "planes", {"flights:AA": "planes:AA"}, {})
+    rename_pipeline(tree, "flights", "planes", {P: "planes:AA"}, {})
     names = (
         "live",
         "runs",

@@ -13,7 +13,7 @@ from simulator.memory_store import MemoryServer, MemoryStore
 from tests.conformance.proxy import Proxy
 from tests.waiting import wait_until
 
-TIMEOUT = 10.0  # seconds of a session: nobody waits for its end, see `expire`
+TIMEOUT = 10.0  # seconds of a session: no test waits for its end, see `expire`
 
 
 class World(Protocol):

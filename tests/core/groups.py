@@ -1,4 +1,4 @@
-"""Builds the groups of the tests of the planner: workers, partitions, and who owns what."""
+"""Builds the groups of the tests of the planner: workers, partitions and owners."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,4 +1,4 @@
-"""Workers that decide alone, without clocks, stores and faults: who names what, who asks for what, who owns what.
+"""Workers that decide alone, without clocks, stores and faults: targets, grabs and owners.
 
 Only the decisions are real. A worker claims what is free or gone, and releases at once what it does not name.
 """
@@ -99,7 +99,7 @@ class Town:
         return before != (self.targets, self.grabs, self.owners)
 
     def settle(self, rounds: int = 40) -> int:
-        """Everybody steps until nobody changes anything; how many rounds that took."""
+        """All workers step until none changes anything. Returns the number of rounds."""
         for number in range(rounds):
             self.now += 100.0
             changed = [self.step(name) for name in sorted(self.workers)]
@@ -108,7 +108,7 @@ class Town:
         raise AssertionError(f"not settled after {rounds} rounds: {self.targets}")
 
     def run(self, seconds: int) -> None:
-        """Everybody decides twice a second."""
+        """All workers decide twice a second."""
         for _ in range(2 * seconds):
             self.now += 0.5
             for name in sorted(self.workers):

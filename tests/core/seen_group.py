@@ -117,7 +117,7 @@ NEEDS = {
     "another protocol": (
         replace(WELL, protocol="race", joined_under={"w1": "claim", "w2": "race"}), SETTLE, "protocol", "start it again",
     ),
-    "a frozen Spark": (replace(WELL, silent={"w1": "it says nothing"}), SETTLE, "spark", "the worker's log"),
+    "a frozen Spark": (replace(WELL, silent={"w1": "no answer"}), SETTLE, "spark", "the worker's log"),
     "a Spark without executors": (replace(WELL, unable={"w1": "no executor"}), SETTLE, "unable", "give its Spark room"),
     "an id twice": (replace(WELL, twice=("w1",)), SETTLE, "twice", "another --id"),
     "a refused file": (replace(WELL, refused={"x.py": "it raised. Mend it"}), 0.0, "refused", "Mend it"),
@@ -147,7 +147,7 @@ NEEDS = {
     "a frozen code server": (dagster(lost={"here": 1.0}), SETTLE, "location", "code server does not answer"),
     "a sensor that is off": (dagster(sensors=(SensorSeen("p__backlog", on=False),)), 0.0, "off", "turn it on"),
     "a sensor that fails": (dagster(sensors=(SensorSeen("p__backlog", failing=80.0, why="x"),)), 0.0, "fails", "x"),
-    "a daemon that stands": (dagster(sensors=(SensorSeen("p__backlog", quiet=80.0),)), 0.0, "daemon", "daemon"),
+    "a daemon that does not tick": (dagster(sensors=(SensorSeen("p__backlog", quiet=80.0),)), 0.0, "daemon", "daemon"),
     "an unserved pipeline": (dagster(unserved=("p",)), SETTLE, "unserved", "reload"),
     "a pipeline without a file": (
         replace(dagster(unserved=("old",)), undeclared=("old",)), SETTLE, "unserved", "rota forget --pipeline old",

@@ -103,7 +103,7 @@ def check_direction(path: Path) -> None:
         if here in CARD:
             assert card not in CARD or CARD.index(card) <= CARD.index(here), f"{path} imports {name} upwards"
             assert top not in CARD[:3], (
-                f"{path} imports {name}, which is {top} of whoever runs it: say rota.dagster.{top}"
+                f"{path} imports {name}, which depends on the working directory: import rota.dagster.{top}"
             )
             continue
         if here == "dagster":
@@ -153,8 +153,8 @@ def test_each_library_has_its_room() -> None:
                 assert any(where.startswith(prefix) for prefix in ONLY_IN[top]), f"{where} imports {name}"
 
 
-def test_who_implements_a_port_is_named_in_the_registry_alone() -> None:
-    """A source, a table or a job is found by its declaration: another one comes in by a folder and a line there."""
+def test_only_the_registry_names_implementations_of_ports() -> None:
+    """A source, a table or a job is found by its declaration. A new one needs a folder and a line in the registry."""
     for path in sources("rota", *CARD):
         where = str(path.relative_to(ROOT))
         if where.startswith(("rota/dataplane/", "rota/kafka/", "rota/rabbitmq/")) or where == "rota/registry.py":
@@ -175,7 +175,7 @@ def test_no_source_knows_a_table() -> None:
 
 
 def test_a_source_has_no_member_that_does_nothing() -> None:
-    """What it cannot do it lacks: see the protocols beside `Source`."""
+    """A source lacks the members of what it cannot do: see the protocols beside `Source`."""
     for path in sources("rota/dataplane", "simulator", "tests"):
         for kind in (node for node in ast.walk(parse(path)) if isinstance(node, ast.ClassDef)):
             bases = {ast.unparse(one) for one in kind.bases}
@@ -195,15 +195,15 @@ def test_one_module_knows_how_a_log_lies_on_its_store() -> None:
     assert where == {"rota/deltalog/delta_log.py"}
 
 
-def test_the_ledger_stands_wherever_a_log_does() -> None:
-    """A path today, a URL tomorrow: none of it takes a `Path`."""
+def test_the_ledger_takes_no_path() -> None:
+    """A table may be in a bucket, so that no module takes a `Path`."""
     assert not [
         path for path in sources("rota/deltalog", "rota/ledger") if any(n.startswith("pathlib") for n in imports(path))
     ]
 
 
-def test_a_loop_around_a_commit_stands_once() -> None:
-    """And every change goes through it: also what puts files together, which tries once."""
+def test_one_module_loops_around_a_commit() -> None:
+    """Every change goes through it, also the merge of files, which tries once."""
     rooms = sources("rota/deltalog", "rota/ledger", "rota/dataplane")
     assert [path.name for path in rooms if "range(TRIES)" in path.read_text()] == ["change.py"]
     assert {path.name for path in rooms if any(map(appends_draft, ast.walk(parse(path))))} == {"change.py"}
@@ -215,7 +215,7 @@ def appends_draft(node: ast.AST) -> bool:
     return bool(node.args) and ast.unparse(node.args[0]).startswith(("Draft(", "draft"))
 
 
-def test_what_the_user_declares_knows_nobody_who_reads_it() -> None:
+def test_a_declaration_imports_no_reader_of_it() -> None:
     rooms = {name.split(".")[1] for name in imports(ROOT / "rota/pipeline.py") if name.startswith("rota.")}
     assert rooms <= LEAVES | {"core"}, "every room may import it"
 
@@ -243,12 +243,6 @@ def test_no_module_has_an_empty_name() -> None:
     assert not [p for p in sources("rota", "simulator", "tests", *CARD) if p.stem in empty or p.parent.name in empty]
 
 
-def test_what_was_three_modules_is_one() -> None:
-    """A command has the name of its verb, wherever else that stands."""
-    names = [p.stem for p in sources("rota", *CARD) if room(p) != "cli"]
-    assert [names.count(name) for name in ("adopt", "rename", "registry", "backlog", "picture")] == [1] * 5
-
-
 def test_tests_are_no_package() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py"))
 
@@ -263,13 +257,13 @@ def test_tests_are_no_package() -> None:
         "coordination/group_reader",
     ],
 )
-def test_who_only_reads_a_group_asks_for_a_reader(module: str) -> None:
+def test_modules_that_only_read_a_group_take_a_reader(module: str) -> None:
     named = [name for name in imports(ROOT / f"rota/{module}.py") if name.startswith("rota.coordination.group_state")]
     assert not named, f"{module} could write: {named}"
 
 
-def test_a_name_is_imported_from_where_it_stands() -> None:
-    """Only a package may pass on what its modules hold."""
+def test_a_name_is_imported_from_its_module() -> None:
+    """Only a package may export names of its modules."""
     for path in sources("rota"):
         named = {node.id for node in ast.walk(parse(path)) if isinstance(node, ast.Name)}
         assert path.name == "__init__.py" or "__all__" not in named, f"{path} has an __all__"
@@ -280,17 +274,17 @@ THEIRS = {"fillna", "locale", "rota__purge"}  # Spark's words, and the name of a
 
 def test_docstrings_name_what_there_is() -> None:
     """Names in backticks. A word counts wherever the code has it. Renamed by a machine, several named nothing."""
-    told: list[tuple[Path, str]] = []
+    named_in_docs: list[tuple[Path, str]] = []
     words: set[str] = set(THEIRS)
     for path in sources("rota", "simulator", *CARD, "pipelines"):
         words |= {path.stem, *path.relative_to(ROOT).parts}
         nodes = list(ast.walk(parse(path)))
         owners = [n for n in nodes if isinstance(n, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
         docs = [n.body[0].value for n in owners if ast.get_docstring(n) and isinstance(n.body[0], ast.Expr)]
-        told += [(path, name) for one in docs for name in TICKED.findall(one.value)]  # type: ignore[attr-defined]
+        named_in_docs += [(path, name) for one in docs for name in TICKED.findall(one.value)]  # type: ignore[attr-defined]
         for node in nodes:
             named = [getattr(node, field, None) for field in ("id", "attr", "arg", "name", "module")]
             texts = [node.value] if isinstance(node, ast.Constant) and node not in docs else []
             words |= {word for text in (*named, *texts) if isinstance(text, str) for word in WORD.findall(text)}
-    assert len(told) > 500
-    assert not [f"{path}: {name}" for path, name in told if not set(WORD.findall(name)) <= words]
+    assert len(named_in_docs) > 500
+    assert not [f"{path}: {name}" for path, name in named_in_docs if not set(WORD.findall(name)) <= words]

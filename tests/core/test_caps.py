@@ -1,5 +1,5 @@
-"""Caps: nobody ends over its cap whatever the budget, and nobody is over it on the way if any order of the moves can
-avoid it (tried by hand, all orders, with no code of the planner)."""
+"""Caps: no worker ends over its cap, whatever the budget. No worker is over its cap on the way if some order of the moves
+avoids that (this module tries all orders without the planner's code)."""
 
 from collections import Counter
 from functools import cache
@@ -51,7 +51,7 @@ def over_at(moves: list[tuple[str, str]], held: Counter[str], cap: dict[str, int
 
 
 def clean(moves: Any, held: Any, cap: Any) -> bool:
-    """Whether some order of all moves brings nobody over its cap: every order is tried."""
+    """Whether some order of all moves brings no worker over its cap. It tries every order."""
     start, most = Counter(dict(held)), dict(cap)
 
     @cache
@@ -123,7 +123,7 @@ def test_room_is_made_before_it_is_taken(allowed: int | None) -> None:
     assert done.moves[0].reason == "B made room under its cap of 2"
 
 
-def test_the_one_room_goes_first_to_who_gives_it_back() -> None:
+def test_the_only_room_goes_first_to_the_worker_that_frees_it_again() -> None:
     """t has room for one. Taken by a from X it is lost; taken by b from C, it comes back from C."""
     assert of(ONE_ROOM) == [("b", "C", "t"), ("c", "t", "C"), ("a", "X", "t")]
 

@@ -25,4 +25,4 @@ def test_a_secret_is_in_no_repr_and_comes_from_a_file_too(tmp_path: Path) -> Non
     read = Settings.from_environment({f"ROTA_{name.upper()}_FILE": str(file) for name in SECRETS})
     assert {getattr(read, name) for name in SECRETS} == {"longsecret"}
     assert "longsecret" not in repr(read)
-    assert str(ConfigError("longsecret is wrong")) == "*** is wrong", "whoever names it by mistake"
+    assert str(ConfigError("longsecret is wrong")) == "*** is wrong", "also where a message holds it by mistake"

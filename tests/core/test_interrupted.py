@@ -1,9 +1,9 @@
 """From every interrupted prefix of its own moves a plan goes on to the same end, for each assignor for which that is a law.
 
-It is one for `sticky` (also in `test_sticky_laws`) and for the memoryless ones, whose answer owners do not change. The
-exception is a cordoned worker over its cap some of whose partitions nobody has room for: if several sets of them may stay
-and as many are placed with each, which it is comes from the flow, and another prefix is another flow (`A_TIE`). Under
-`range` it is so where there is room for all, too (`ALL_PLACED`).
+It is one for `sticky` (also in `test_sticky_laws`) and for the memoryless ones, whose answer does not depend on owners. The
+exception is a cordoned worker over its cap, if no other worker has room for some of its partitions. If several sets of
+them may stay and each places as many, the flow chooses one, and another prefix is another flow (`A_TIE`). Under `range`
+the exception holds also where there is room for all (`ALL_PLACED`).
 `sticky-load` is a heuristic for an NP-hard problem and stops as soon as it is within its tolerance: a part of its moves
 may be enough. Its law is that going on from anywhere ends within 1 % of the same height, or within the tolerance.
 The shedders have no such law: what they want is a step of a round, counted in a memory that is published with the target
@@ -71,7 +71,7 @@ ALL_PLACED = (
 )
 
 
-def test_a_tie_of_who_stays_on_a_cordon_places_as_many_from_every_prefix() -> None:
+def test_a_tie_at_a_cordoned_worker_places_as_many_from_every_prefix() -> None:
     """p2 stays and p1 moves; once it has, p0 stays, p2 takes the room and p1 waits. No answer places more than two. Where
     there is room for all, p2 stays; once p3 has moved, p4 does."""
     assert {len(end) for end in ends_of_prefixes("range", *A_TIE)} == {2}

@@ -77,7 +77,7 @@ def test_a_table_keeps_a_line_a_row_whatever_a_label_is(end: str) -> None:
     assert end == "\n" or end not in said
 
 
-def test_nothing_to_move_says_why() -> None:
+def test_without_moves_the_reason_is_printed() -> None:
     assert (
         "Nothing moves: counts are as even as they can be."
         in run(given='{"workers":[{"id":"a"}],"partitions":[{"id":"p"}],"owners":{"p":"a"}}').stdout

@@ -55,7 +55,7 @@ def play(*events: Event, machine: Machine = assigned) -> tuple[State, list[tuple
         (Owner(OTHER, 4), {ME, OTHER}, Note("wait", "a", f"owner={OTHER}")),
     ],
 )
-def test_who_is_claimed_from(owner: Owner, live: set[str], instruction: Instruction) -> None:
+def test_from_which_owner_it_claims(owner: Owner, live: set[str], instruction: Instruction) -> None:
     _, said = play(look(target="a", owners={"a": owner}, live=frozenset(live)))
     assert said == [(instruction,)]
 

@@ -1,4 +1,4 @@
-"""Whose fault a tick is that no code server answered: the server's, or the sensor's own."""
+"""A tick that no code server answered is the fault of the server, or of the sensor itself."""
 
 from dataclasses import replace
 
@@ -22,15 +22,15 @@ def look(*ticks: list[Tick]) -> tuple[float, list[float]]:
     return lost.get("here", 0.0), [one.failing for one in sensors]
 
 
-def test_a_server_that_answers_nobody_is_silent_since_its_last_answer() -> None:
+def test_a_server_that_answers_no_sensor_is_silent_since_its_last_answer() -> None:
     frozen = [Tick(123.0, done=False), lost(63.0, 123.0), lost(2.0, 62.0), Tick(-20.0, -19.0)]
     assert look(frozen, [Tick(30.0, done=False), Tick(-1.0, 1.0)]) == (121.0, [0.0, 0.0])
     assert look(frozen, [Tick(0.0, 4.0)])[0] == 119.0, "it answered another until then"
 
 
 def test_a_server_that_answers_one_sensor_is_not_silent_and_the_other_is_slow() -> None:
-    """Each tick of a sensor took longer than Dagster waits, on a busy machine: a person was told that the code server
-    does not answer, and to restart Dagster."""
+    """Each tick of a sensor took longer than Dagster waits, on a busy machine. The need named the code server, and the
+    step was to restart Dagster."""
     slow = [Tick(122.0, done=False), lost(61.0, 121.0), lost(0.0, 60.0), Tick(-9.0, -8.0)]
     quick = [Tick(100.0, 101.0), Tick(50.0, 51.0)]
     assert look(slow, quick) == (0.0, [121.0, 0.0])
@@ -39,7 +39,7 @@ def test_a_server_that_answers_one_sensor_is_not_silent_and_the_other_is_slow() 
     assert "longer than Dagster waits" in found.why
 
 
-def test_one_slow_tick_alone_calls_nobody_however_long_dagster_waits() -> None:
+def test_one_slow_tick_alone_sends_no_alert_however_long_dagster_waits() -> None:
     assert look([lost(0.0, 180.0), Tick(-9.0, -8.0)], [Tick(170.0, 171.0)]) == (0.0, [0.0, 0.0])
     refused = Tick(181.0, 182.0, failed=True, why="No ZooKeeper")
     assert look([refused, lost(0.0, 180.0)], [Tick(170.0, 171.0)]) == (0.0, [182.0, 0.0])
@@ -54,7 +54,7 @@ def test_a_server_that_answers_again_is_well() -> None:
     before = [lost(60.0, 120.0), lost(0.0, 60.0)]
     assert look([Tick(121.0, done=False), *before], [Tick(121.0, 122.0), *before]) == (0.0, [0.0, 0.0])
     refused = Tick(121.0, 122.0, failed=True, why="No ZooKeeper")
-    assert look(before, [refused, *before]) == (0.0, [0.0, 1.0]), "who refuses answers"
+    assert look(before, [refused, *before]) == (0.0, [0.0, 1.0]), "a refusal is an answer"
 
 
 TIMES = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 90), st.booleans()), max_size=6)
@@ -62,7 +62,7 @@ TIMES = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 90), st.booleans(
 
 @given(st.lists(TIMES, min_size=1, max_size=4))
 def test_silence_is_a_time_without_any_answer(drawn: list[list[tuple[int, int, bool]]]) -> None:
-    """From the end of a lost tick back for so long nobody was answered. Who is slow had an answer late in its tick."""
+    """In that time before the end of a lost tick no sensor was answered. A slow sensor had an answer late in its tick."""
     ticks = [
         [
             replace(lost(at, at + took), kind="" if answered else LOST, failed=not answered)

@@ -91,7 +91,7 @@ def test_middle_of_an_odd_count_is_paired_with_itself() -> None:
     assert made.memory["avg-shed"]["hit_high"] == {"w0": 1, "w2": 1}
 
 
-def test_counters_belong_to_workers_whoever_the_partner_is() -> None:
+def test_counters_belong_to_workers_whatever_their_partner() -> None:
     memory = {"avg-shed": {"hit_low": {"w0": 7}}}
     assert plan(worlds([20, 50]), "avg-shed", {"min_rate": 0}, memory).moves
 
@@ -260,7 +260,7 @@ def test_every_option_changes_an_outcome() -> None:
 
 
 def test_a_lot_depends_on_ids_alone() -> None:
-    """The lot of a worker is the crc32 of both ids, whoever else is there and in whatever order they came."""
+    """The lot of a worker is the crc32 of both ids, whatever other workers there are, in any order."""
     team = [Worker(f"w{i}") for i in (1, 2, 3, 10, 11, 200)]
     parts = [Partition(f"p{i}") for i in range(40)]
     owners = read_owners(plan(Snapshot.of(team, parts, {}), "avg-shed"))

@@ -16,7 +16,7 @@ NEVER = 1 << 40  # the cost of an exchange that may not be
 def world(
     seed: int, workers: int, partitions: int, sources: int
 ) -> tuple[list[Worker], list[Partition], dict[str, str]]:
-    """Alike partitions of sources of very different sizes; who owns what is anything from settled to absurd."""
+    """Alike partitions of sources of very different sizes; the owners are anything from settled to absurd."""
     rng = np.random.default_rng(seed)
     team = [
         Worker(

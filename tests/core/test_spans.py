@@ -60,7 +60,7 @@ def test_what_cannot_change_is_not_enumerated() -> None:
         (Choice(files=("a",)), "p:a has no files. Say which offsets to replay, from and to"),
     ],
 )
-def test_who_asks_for_what_the_source_cannot_do_is_told_what_to_say(choice: Choice, line: str) -> None:
+def test_a_choice_that_the_source_does_not_offer_is_refused_with_the_next_step(choice: Choice, line: str) -> None:
     with pytest.raises(ConfigError, match=line):
         choose_spans(make_ports(MEMORY, LOG), ("p:a",), choice)
 

@@ -36,19 +36,8 @@ def find_lowest(snapshot: Snapshot, budget: int) -> list[float]:
     return [one * sum(speed) / sum(load) for one in best]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_reaches_the_optimum_of_every_set_of_moves(seed: int) -> None:
-    snapshot = build_drifted(12, 4, seed)
-    lowest = find_lowest(snapshot, 2)
-    for budget in (1, 2):
-        made = plan(snapshot, "sticky-load", {"budget": budget, "tolerance": 0})
-        assert made.measures.imbalance_after == pytest.approx(lowest[budget])
-        assert made.measures.moves <= budget
-
-
 def find_missed(seeds: int, unequal: bool) -> Iterator[tuple[int, int]]:
-    """Of 8 x 3 states that nobody balanced, with budgets of 1 to 3: the seed and the budget where the lowest peak is
-    missed."""
+    """Of 8 x 3 unbalanced states, with budgets of 1 to 3: the seed and the budget where the lowest peak is missed."""
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         speed = rng.choice([0.5, 1.0, 2.0], 3) if unequal else np.ones(3)

@@ -1,4 +1,4 @@
-"""Where tables lie: one text for each place, and no credential in what others are told."""
+"""Where tables lie: one text for each place, and no credential in what others receive."""
 
 import pytest
 
@@ -36,12 +36,12 @@ def test_a_store_that_is_not_served_is_refused(given: str) -> None:
         stores.check_url(given, stores.READ_BY_SPARK)
 
 
-def test_what_others_are_told_has_no_credential() -> None:
+def test_what_others_receive_has_no_credential() -> None:
     spark = stores.describe_to_spark(ENVIRON)
-    told = {scheme: stores.describe_to_executors(f"{scheme}://bucket/a", ENVIRON) for scheme in SCHEMES}
-    assert "the-" not in str((spark, told))
-    given = told["s3"]["given"]
-    assert (given["endpoint_override"], given["scheme"]) == ("store.example:9000", "http")
+    given = {scheme: stores.describe_to_executors(f"{scheme}://bucket/a", ENVIRON) for scheme in SCHEMES}
+    assert "the-" not in str((spark, given))
+    s3 = given["s3"]["given"]
+    assert (s3["endpoint_override"], s3["scheme"]) == ("store.example:9000", "http")
     assert spark["fs.s3a.connection.ssl.enabled"] == "false"
 
 
@@ -69,6 +69,6 @@ def test_a_store_that_nothing_names_is_refused_by_the_variable_that_is_missing()
 
 def test_no_error_holds_a_credential() -> None:
     stores.hide_credentials(ENVIRON)
-    said = str(EnvironmentFailed(f"the store says {ENVIRON}"))
-    assert "the store says" in said
+    said = str(EnvironmentFailed(f"the store answers {ENVIRON}"))
+    assert "the store answers" in said
     assert "the-" not in said

@@ -1,5 +1,6 @@
-"""No rule of a protocol leaves a partition to nobody for ever: whatever `assigned` would place ends with an owner."""
+"""No rule of a protocol leaves a partition without owner for ever: whatever `assigned` would place ends with an owner."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from rota.core import Partition, Worker, plan
 from rota.core.protocols.observation import Observation
 from rota.core.protocols.stranded import Rescue, rescue_stranded
 from rota.core.values import Policy, Snapshot
+from tests.core.exact_solver import may_hold
 from tests.core.protocol_town import EVEN, EVERY, HOPPING, PUBLISHED, Town, town
 
 GREEDY = ("claim", {"steal": "published", "strategy": "greedy"})
@@ -20,10 +22,19 @@ LATE = {"delay": 5.0}  # of the published race: far above the time between two l
 
 
 def count_starved(group: Town) -> int:
-    """How many partitions nobody owns although `assigned` would place them; what it leaves out waits."""
+    """How many partitions have no owner although `assigned` would place them; what it leaves out waits."""
     snapshot = Snapshot.of(list(group.workers.values()), group.partitions, group.owners)
     waiting = plan(snapshot, policy=Policy(budget=0)).unassigned
     return len(group.partitions) - len(group.owners) - len(waiting)
+
+
+def list_breaches(group: Town) -> list[str]:
+    """The partitions at a worker that may not hold them, and the workers above their caps."""
+    parts, held = {p.id: p for p in group.partitions}, Counter(group.owners.values())
+    wrong = [p for p, owner in group.owners.items() if not may_hold(group.workers[owner], parts[p], owner)]
+    return wrong + [
+        w.id for w in group.workers.values() if w.max_partitions is not None and held[w.id] > w.max_partitions
+    ]
 
 
 def draw_workers(data: st.DataObject, names: list[str]) -> dict[str, Worker]:
@@ -57,6 +68,7 @@ def test_whatever_people_ask_for_nothing_starves_and_then_nothing_moves(
     group.partitions, group.paused = draw_partitions(data, count, names), data.draw(st.booleans())
     group.settle(60)
     assert count_starved(group) == 0
+    assert list_breaches(group) == []
     assert group.settle() == 0
 
 
@@ -98,7 +110,7 @@ def test_without_the_rescue_it_starves(
 
 @given(data=st.data())
 def test_where_every_worker_may_hold_everything_nothing_is_stranded(data: st.DataObject) -> None:
-    """So a published rule stays as published, whoever owns what and however many are to be placed."""
+    """So a published rule stays as published, whatever the owners and however many are to be placed."""
     group = town("claim", data.draw(st.integers(0, 12)))
     group.join(*(names := [f"w{n}" for n in range(data.draw(st.integers(1, 4)))]))
     for partition in group.partitions:

@@ -1,4 +1,4 @@
-"""What a worker says: each word stands in docs/protocol.md, and usage is told when it is news."""
+"""The log lines of a worker: docs/protocol.md lists each word, and usage is announced when it changed."""
 
 import json
 import re
@@ -123,7 +123,7 @@ def test_a_spark_with_a_task_that_cannot_be_ended_is_replaced(
 
 
 @pytest.mark.parametrize("at_first", [True, False])
-def test_a_worker_without_executors_says_so_until_it_has_one(
+def test_a_worker_without_executors_announces_that_until_it_has_one(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], at_first: bool
 ) -> None:
     now, spark = 0, Deaf()
@@ -138,7 +138,7 @@ def test_a_worker_without_executors_says_so_until_it_has_one(
     process = Process("g", "w1", Live(), spark, Settings.from_environment(), "")  # type: ignore[arg-type]
     assert process.start_spark()
     assert (now > EXECUTOR_WAIT, process.live.unable == "") == (not at_first, at_first), (
-        "it joins, and says that it can do nothing"
+        "it joins, and announces that it cannot work"
     )
     spark.executors = 0
     for seconds, unable in ((EXECUTOR_WAIT - 1, not at_first), (2, True), (STARTING - EXECUTOR_WAIT, True)):
@@ -166,7 +166,7 @@ def test_a_worker_without_executors_says_so_until_it_has_one(
         ("yarn", {}, False),
     ],
 )
-def test_a_worker_that_leaves_no_core_to_others_says_so_once(
+def test_a_worker_that_leaves_no_core_to_others_logs_that_once(
     capfd: pytest.CaptureFixture[str], master: str, conf: dict[str, str], greedy: bool
 ) -> None:
     spark = Deaf()

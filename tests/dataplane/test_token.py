@@ -110,8 +110,8 @@ def test_beyond_this_machine_nothing_starts_without_a_token(host: str, tmp_path:
     ("words", "line"),
     [
         (["--conf", f"{ADDRESS}=0.0.0.0"], "without a token"),
-        (["--conf", "spark.hadoop.fs.s3a.secret.key=longsecret"], "everybody reads an argument"),
-        (["--conf", "spark.ssl.keyPassword=longsecret"], "everybody reads an argument"),
+        (["--conf", "spark.hadoop.fs.s3a.secret.key=longsecret"], "every user of this machine can read arguments"),
+        (["--conf", "spark.ssl.keyPassword=longsecret"], "every user of this machine can read arguments"),
         (["--conf", "spark.ssl.keyPassword=${NOT_SET_HERE}"], "NOT_SET_HERE"),
         (["--conf", "spark.connect.authenticate.token=longsecret"], "Set ROTA_SPARK_TOKEN"),
         (["--spark", "sc://h/;token=longsecret"], "set ROTA_SPARK_TOKEN"),

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +18,7 @@ from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_server import OPTIONS, SERVER, SparkSettings
 from rota.java import LIGHT
 from rota.local.bucket import CREDENTIALS
-from rota.machine import free_port
+from rota.machine import free_port, is_listening
 from rota.pipeline import Pipeline
 from rota.registry import open_ports
 from rota.run.consume import CommittedBatch, Event, consume
@@ -213,8 +212,7 @@ def spark_server(folder: Path, port: int, slots: int) -> subprocess.Popen[bytes]
 def make_probe(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]:
     def answers() -> bool:
         assert server.poll() is None, "the Spark server died; see its log"
-        with socket.socket() as one:
-            return one.connect_ex(("127.0.0.1", port)) == 0
+        return is_listening(port)
 
     return answers
 

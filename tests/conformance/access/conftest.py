@@ -42,7 +42,7 @@ def scheme(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def persons(guarded: Guarded) -> Iterator[list[ZooKeeperStore]]:
-    """By who is in any ACL."""
+    """A connection of an operator for each scheme of identities."""
     stores = [open_store(guarded.environment(scheme, "person")) for scheme in SCHEMES]
     yield stores
     for store in stores:
@@ -51,7 +51,7 @@ def persons(guarded: Guarded) -> Iterator[list[ZooKeeperStore]]:
 
 @pytest.fixture
 def fresh(persons: list[ZooKeeperStore]) -> None:
-    """The tree is empty: whoever made it last, it is made by this test."""
+    """Empty the tree, whichever identity made it, so that this test makes it."""
     for path in reversed(list_nodes(persons, "/rota")):
         for store in persons:
             with suppress(Forbidden, Conflict):

@@ -26,9 +26,9 @@ def open_store(environ: Mapping[str, str]) -> ZooKeeperStore:
 
 
 def misname(scheme: str, *roles: str) -> str:
-    """ROTA_ZOOKEEPER_ACL in which these roles are somebody else's."""
+    """ROTA_ZOOKEEPER_ACL that gives these roles to another identity."""
     named = dict(entry.split("=", 1) for entry in acl(scheme).split(";"))
-    return ";".join(f"{role}={f'{scheme}:CN=not-me' if role in roles else who}" for role, who in named.items())
+    return ";".join(f"{role}={f'{scheme}:CN=not-me' if role in roles else named[role]}" for role in named)
 
 
 def start_command(environ: Mapping[str, str], *words: str) -> "subprocess.Popen[str]":

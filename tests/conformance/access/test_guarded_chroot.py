@@ -1,4 +1,4 @@
-"""Who may, below a chroot: its nodes are made as `/rota` is, and a line about them names the whole path."""
+"""Rights below a chroot: its nodes get the rights of `/rota`, and an error names the whole path."""
 
 import uuid
 
@@ -38,7 +38,7 @@ def test_the_nodes_of_a_chroot_are_the_controllers(guarded: Guarded, scheme: str
             stranger.create(f"{chroot}/mine")
 
 
-def test_a_chroot_that_is_closed_is_told_with_its_whole_path(guarded: Guarded, chroot: str) -> None:
+def test_a_chroot_that_is_closed_is_reported_with_its_whole_path(guarded: Guarded, chroot: str) -> None:
     environ = dict(guarded.environment("sasl", "controller"))
     with open_store({"ROTA_ZOOKEEPER": guarded.server.hosts}) as admin:
         admin.ensure(chroot)

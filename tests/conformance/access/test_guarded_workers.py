@@ -1,4 +1,4 @@
-"""The process of a worker under credentials: it waits for its group, and its password stands in a file."""
+"""The process of a worker under credentials: it waits for its group, and reads its password from a file."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.guarded import Guarded, password
 pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
 
 
-def test_a_worker_waits_for_who_founds_its_group(guarded: Guarded, fresh: None, group: str) -> None:
+def test_a_worker_waits_until_its_group_is_founded(guarded: Guarded, fresh: None, group: str) -> None:
     worker = start_command(
         guarded.environment("sasl", "worker"), "worker", "--group", group, "--id", "w1", "--no-spark"
     )

@@ -1,4 +1,4 @@
-"""A person protects what is open; who could not read or set the rights of what it makes makes nothing."""
+"""An operator protects open nodes. A process that could not read, or set the rights of, its nodes creates none."""
 
 import pytest
 from kazoo.client import KazooClient
@@ -16,8 +16,8 @@ from tests.guarded import ROLES, Guarded
 pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
 
 
-def test_open_nodes_of_before_are_told_and_a_person_protects_them(guarded: Guarded, fresh: None, group: str) -> None:
-    """The credentials came later, then a password changed: `rota check` names who may too much or too little."""
+def test_open_nodes_are_reported_and_an_operator_protects_them(guarded: Guarded, fresh: None, group: str) -> None:
+    """The credentials came later, then a password changed: `rota check` names identities with too many or too few rights."""
     with open_store({"ROTA_ZOOKEEPER": guarded.server.hosts}) as store:
         GroupState(store, group).found()
     with open_store(guarded.environment("digest", "person")) as person:
@@ -38,10 +38,10 @@ def test_open_nodes_of_before_are_told_and_a_person_protects_them(guarded: Guard
 
 
 @pytest.mark.parametrize("scheme", ["sasl", "x509"])
-def test_who_is_no_person_by_the_new_rights_does_not_set_them(
+def test_an_identity_without_the_role_in_the_new_rights_does_not_set_them(
     guarded: Guarded, fresh: None, group: str, scheme: str
 ) -> None:
-    """One wrong name in ROTA_ZOOKEEPER_ACL: /rota was locked first, and nobody could set or remove anything any more."""
+    """One wrong name in ROTA_ZOOKEEPER_ACL: /rota was locked first, and no identity could change anything any more."""
     with open_store({"ROTA_ZOOKEEPER": guarded.server.hosts}) as store:
         GroupState(store, group).found()
     wrong = dict(guarded.environment(scheme, "person")) | {"ROTA_ZOOKEEPER_ACL": misname(scheme, "person")}
@@ -55,10 +55,10 @@ def test_who_is_no_person_by_the_new_rights_does_not_set_them(
 
 
 @pytest.mark.parametrize(("checked", "made"), [(True, False), (False, True)])
-def test_who_could_not_read_what_it_makes_makes_nothing(
+def test_a_process_that_could_not_read_its_nodes_creates_none(
     guarded: Guarded, fresh: None, group: str, checked: bool, made: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first start with every name in ROTA_ZOOKEEPER_ACL wrong. The ablation: unchecked, /rota is there and nobody's."""
+    """The first start with every name in ROTA_ZOOKEEPER_ACL wrong. Without the check no identity may use /rota."""
     if not checked:
         whole = ZooKeeperStore.multi
         monkeypatch.setattr(
@@ -78,7 +78,7 @@ def test_who_could_not_read_what_it_makes_makes_nothing(
         keeper.close()
 
 
-def test_a_root_that_is_locked_is_told_and_what_its_keeper_makes_is_enough(
+def test_a_locked_root_is_reported_and_a_node_that_its_administrator_creates_is_enough(
     guarded: Guarded, fresh: None, group: str
 ) -> None:
     keeper = KazooClient(guarded.server.hosts)

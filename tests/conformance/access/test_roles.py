@@ -1,4 +1,4 @@
-"""Who may: each role does its job and nobody else's."""
+"""Each role may do its own work and no other's."""
 
 import re
 
@@ -52,7 +52,7 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
 
 
 def test_no_role_can_do_what_is_anothers(stores: dict[str, ZooKeeperStore], group: str) -> None:
-    """Every right that the table does not give, tried on every record: a line that names node, right and who has it."""
+    """Every right that the table does not give, tried on every record: the error names node, right and the roles with it."""
     controller = GroupState(stores["controller"], group)
     controller.found()
     controller.grow("p", ["a"])
@@ -90,7 +90,7 @@ def test_no_role_can_do_what_is_anothers(stores: dict[str, ZooKeeperStore], grou
             stores["reader"].create(f"{path}/x")
 
 
-def test_who_has_no_credentials_reads_nothing(
+def test_without_credentials_nothing_can_be_read(
     guarded: Guarded, stores: dict[str, ZooKeeperStore], group: str, scheme: str
 ) -> None:
     GroupState(stores["controller"], group).found()
@@ -109,7 +109,7 @@ def test_who_has_no_credentials_reads_nothing(
 def test_without_the_rights_of_the_folders_a_guarded_record_can_be_removed(
     guarded: Guarded, fresh: None, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ablation: the ACLs of the records alone. ZooKeeper asks the folder who may remove what is in it."""
+    """The ablation: the ACLs of the records alone. In ZooKeeper the rights of a folder decide about removals in it."""
     whole = Access.acl
     folders = {Paths(group).root, *Paths(group).folders, "/rota"}
     monkeypatch.setattr(
@@ -125,7 +125,7 @@ def test_without_the_rights_of_the_folders_a_guarded_record_can_be_removed(
     assert len(removed) == 3
 
 
-def test_one_identity_may_be_everybody() -> None:
+def test_one_identity_may_have_all_roles() -> None:
     text = "worker=sasl:rota;controller=sasl:rota;person=sasl:rota;reader=world:anyone"
     access = Access.of(Settings.from_environment({"ROTA_ZOOKEEPER_ACL": text}))
     assert dict(access.acl("/rota/g/meta")) == {("sasl", "rota"): 31, ("world", "anyone"): 1}

@@ -98,7 +98,7 @@ def test_what_is_wrong_is_one_line(
 
 
 def connect_briefly(environ: Mapping[str, str], group: str, timeout: float = 1.0) -> None:
-    """What a command does first, with less patience for what is refused, and more for a busy server that says why."""
+    """What a command does first, with less patience for a refusal, and more for a busy server that answers why."""
     settings = Settings.from_environment(environ)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Access.unmet, "__defaults__", (LONG,))
@@ -106,7 +106,7 @@ def connect_briefly(environ: Mapping[str, str], group: str, timeout: float = 1.0
             GroupState(store, group).meta()
 
 
-def test_a_command_ends_in_that_line_and_check_says_it_too(guarded: Guarded) -> None:
+def test_a_command_ends_in_that_line_and_check_reports_it_too(guarded: Guarded) -> None:
     environ = dict(guarded.environment("sasl", "reader")) | {"ROTA_ZOOKEEPER_AUTH": "sasl:reader:wrong-password"}
     done = run_command(environ, "check", "--json")
     assert done.returncode == 2
@@ -117,13 +117,13 @@ def test_a_command_ends_in_that_line_and_check_says_it_too(guarded: Guarded) -> 
 
 @contextmanager
 def serve_tls(certificate: Path) -> Iterator[str]:
-    """A server that shows this certificate and says nothing more; its address."""
+    """A server that sends this certificate and nothing more; its address."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, certificate.with_suffix(".key"))
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
-            with suppress(OSError):  # at the end nobody listens any more
+            with suppress(OSError):  # at the end the socket is closed
                 while True:
                     link, _ = listening.accept()
                     with link, suppress(OSError):
@@ -134,7 +134,7 @@ def serve_tls(certificate: Path) -> Iterator[str]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def test_an_expired_server_is_told_in_the_words_of_tls(guarded: Guarded) -> None:
+def test_an_expired_server_is_reported_in_the_words_of_tls(guarded: Guarded) -> None:
     """The handshake ends before any word of ZooKeeper."""
     with serve_tls(guarded.pki.sign("stale", days=-1)) as secure:
         with pytest.raises(Unavailable, match="certificate has expired"):

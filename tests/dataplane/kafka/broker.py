@@ -3,37 +3,26 @@
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions, OffsetSpec
 
-from rota.local.kafka_broker import KafkaBroker
+from rota.local.kafka_broker import SETTINGS, KafkaBroker
 from tests.waiting import LONG, wait_until
-
-QUICK = {
-    "log.retention.check.interval.ms": "300",
-    "log.initial.task.delay.ms": "300",
-    "log.cleaner.backoff.ms": "200",
-    "log.segment.delete.delay.ms": "0",
-}
 
 
 class Broker(KafkaBroker):
     """A broker that cleans up at once, and what the tests do with it."""
 
-    def __init__(
-        self,
-        folder: Path,
-        more: Mapping[str, str] | None = None,
-        formatted: Sequence[str] = (),
-        secured: str = "",
-        first: "Broker | None" = None,
-        node: int = 1,
-    ) -> None:
-        super().__init__(folder, {**QUICK, **(more or {})}, formatted, secured, first, node)
+    settings = SETTINGS | {
+        "log.retention.check.interval.ms": "300",
+        "log.initial.task.delay.ms": "300",
+        "log.cleaner.backoff.ms": "200",
+        "log.segment.delete.delay.ms": "0",
+    }
 
     def freeze(self) -> None:
         """It answers nothing, and closes nothing. On a busy machine its threads go on for a while after the signal."""

@@ -3,13 +3,12 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from pathlib import Path
 
 import pika
 
-from rota.machine import free_port
+from rota.machine import free_port, is_listening
 from tests.waiting import LONG, wait_until
 
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
@@ -62,9 +61,7 @@ class Broker:
 
     def answers(self) -> bool:
         """Whether the broker accepts connections."""
-        with socket.socket() as probe:
-            probe.settimeout(1)
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return is_listening(self.port)
 
     def stop(self) -> None:
         """Ends it, and the name server that it started."""

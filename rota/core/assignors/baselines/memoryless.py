@@ -18,9 +18,8 @@ from rota.core.columns import count_per_worker
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
-DealRule = Callable[
-    [int, int, int], Ints
-]  # (partitions, workers, partitions dealt before) -> the worker's place for each
+# (partitions, workers, partitions dealt before) -> the worker's place for each
+DealRule = Callable[[int, int, int], Ints]
 
 
 def assign_range(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001

@@ -156,9 +156,8 @@ def _shed_above_mean(case: _BaselineRound) -> None:
             least = case.settings["min_throughput"]
             case.notes.append(f"{words}, but the {wanted:g}/s to move are below min_throughput {least:g}")
         else:
-            case.shed_partitions(
-                code, 2, words, lambda _, left: left > 0, max(wanted, LEAST)
-            )  # at least one partition, as in Pulsar
+            # at least one partition, as in Pulsar
+            case.shed_partitions(code, 2, words, lambda _, left: left > 0, max(wanted, LEAST))
     if not used or mean <= 0:
         case.notes.append("no worker uses anything, as far as is known")
     elif not hot:

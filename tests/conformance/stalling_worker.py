@@ -1,4 +1,4 @@
-"""`rota worker` whose loop stands still, as on a disk that hangs, for as long as the file $STANDS is there.
+"""`rota worker` whose loop stalls, as on a disk that hangs, for as long as the file $STALLS exists.
 
 Called with the options of `rota worker`; $UNWATCHED removes the watchdog.
 """
@@ -11,7 +11,7 @@ from rota.cli import worker
 from rota.group.usage import Usage
 from tests.waiting import wait_until
 
-flag, news = Path(os.environ["STANDS"]), Usage.read_news
+flag, news = Path(os.environ["STALLS"]), Usage.read_news
 
 
 def hang(self: Usage) -> object:
