@@ -14,6 +14,10 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CONNECTOR = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0")
 JARS = Path(sys.prefix, "share", "rota", "spark-kafka")
@@ -83,19 +87,22 @@ def loop(servers: str, topic: str, folder: str) -> None:
             consumer.commit(asynchronous=False)
 
 
+def open_spark() -> "SparkSession":
+    """A Spark of two cores with its own connector of Kafka."""
+    from pyspark.sql import SparkSession
+
+    quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+    jars = {"spark.jars": ",".join(map(str, get_connector()))}
+    spark = SparkSession.builder.master("local[2]").config(map=quiet | jars).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
 def streaming(servers: str, topic: str, folder: str) -> None:
     """A query over a checkpoint, for ever."""
-    from pyspark.sql import SparkSession
     from pyspark.sql import functions as F  # noqa: N812
 
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.jars", ",".join(map(str, get_connector())))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = open_spark()
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic, "startingOffsets": "earliest"}
     options |= {"kafka.isolation.level": "read_committed", "maxOffsetsPerTrigger": "4000000"}
     read = spark.readStream.format("kafka").options(**options).load()

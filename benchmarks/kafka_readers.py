@@ -15,9 +15,9 @@ from statistics import median
 from typing import cast
 
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from benchmarks.kafka_peers import get_connector
+from benchmarks.kafka_peers import open_spark
 from rota.dataplane.spark.spark_source import SparkSource
 from rota.kafka import kafka
 from rota.local.kafka_broker import KafkaBroker
@@ -45,14 +45,7 @@ def measure(folder: Path, broker: KafkaBroker, records: int) -> None:
     """Both readers in turn; prints a line for each, and the ratio."""
     fill(broker, TOPIC, records)
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.jars", ",".join(map(str, get_connector())))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = open_spark()
     each = records // PARTITIONS
     declared = kafka(broker.servers, TOPIC, schema="value binary", format="bytes")
     source = cast(

@@ -27,7 +27,6 @@ REPLACE = {"setattr", "getattr", "delattr"}  # they take a name as text
 
 # What cannot be done by public names: file -> the private names, and why.
 ALLOWED = {
-    "conformance/test_client.py": ("_exit", "os._exit is how a forked child ends"),
     "face/bench.py": ("_core", "what Dagster's page shows of partitions has no public call"),
     "face/desk.py": ("_core", "which checks Dagster's page counts as evaluated has no public call"),
     "face/test_assets.py": ("_core", "what Dagster's page shows of stale data has no public call"),

@@ -16,10 +16,8 @@ PLAIN = (
     *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "dataplane/formats")),
     *("assets", "resources", "pipelines", "simulator", "benchmarks", "rota/dagster", "rota/demo", "rota/local"),
     *("rota/dataplane/kafka", "rota/dataplane/rabbitmq"),
-    *(
-        f"tests/{name}"
-        for name in ("sim", "conservation", "chaos", "situations", "cluster", "deploy", "demo", "dataplane/rabbitmq")
-    ),
+    *(f"tests/{name}" for name in ("core", "conformance", "sim", "conservation", "chaos", "situations", "cluster")),
+    *(f"tests/{name}" for name in ("deploy", "demo", "dataplane/rabbitmq")),
 )
 PLAIN_PAGES = (
     "README.md",
