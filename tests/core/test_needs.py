@@ -1,4 +1,4 @@
-"""What needs a person: the pure function, cause by cause. Healthy groups say nothing; what lasts too long is said."""
+"""What needs an operator: the pure function, cause by cause. Healthy groups have no need; what lasts too long is one."""
 
 import re
 from dataclasses import replace
@@ -44,8 +44,8 @@ from tests.core.seen_group import (
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 
-def test_a_park_is_told_from_others_by_its_reason_alone() -> None:
-    """How often it failed tells no cause from another."""
+def test_parks_are_distinguished_by_their_reason_alone() -> None:
+    """The number of failures does not distinguish causes."""
     parks = [FAILED.model_copy(update={"failures": n, "retry_at": None}) for n in (1, 3)]
     found = [find_needs(facts(parked={"p:a": one}))[0] for one in parks]
     assert found[0][0].why != found[1][0].why
@@ -68,7 +68,10 @@ HEALTHY = {
     "new partitions": (pipeline(waiting=("p:c",)), SETTLE - 1),
     "a transaction that was just opened": (pipeline(withheld={"p:a": Withheld(62, "open since 62")}), OPEN - 1),
     "a Spark starts again": (replace(WELL, silent={"w1": "refused"}), SETTLE - 1),
-    "rebalances that nobody asks for any more": (dagster(rebalances={"default": FailedRuns(3, "x", ago=BEHIND)}), 10.0),
+    "rebalances that no sensor requests any more": (
+        dagster(rebalances={"default": FailedRuns(3, "x", ago=BEHIND)}),
+        10.0,
+    ),
     "a rebalance failed": (dagster(rebalances={"default": FailedRuns(1, "boom")}), 10_000.0),
     "a run failed": (dagster(failed={"p": [FailedRuns(1, "boom")]}), 10_000.0),
     "Dagster restarts": (replace(WELL, dagster=DagsterSeen("does not answer")), SETTLE - 1),
@@ -89,8 +92,8 @@ HEALTHY = {
 @pytest.mark.parametrize(
     "case", ["runs that fail", "a sensor that is off", "an unserved pipeline", "a table that cannot be read"]
 )
-def test_what_stops_a_pipelines_runs_is_told_once(case: str) -> None:
-    """That its runs failed was told, and two minutes later that none works: two calls for one cause."""
+def test_what_stops_a_pipelines_runs_is_reported_once(case: str) -> None:
+    """An alert named the failed runs, and two minutes later a second one that no run works: two alerts for one cause."""
     seen, _, cause, _ = NEEDS[case]
     behind = replace(seen, pipelines=(replace(seen.pipelines[0], ends={"p:a": (5, 9)}),))
     if cause == "off":
@@ -112,24 +115,26 @@ def test_a_source_that_cannot_be_read_explains_its_sensor_and_its_runs(times: in
 
 
 @pytest.mark.parametrize("case", ["a foreign table", "an older ZooKeeper"])
-def test_runs_that_fail_because_the_table_refuses_call_once(case: str) -> None:
+def test_runs_that_fail_because_the_table_refuses_are_one_need(case: str) -> None:
     """After `rota adopt` the last runs have still failed: a second alert came, and was over with the next run."""
     failed = DagsterSeen(failed={"p": [FailedRuns(4, "w9's. rota adopt", "ForeignTable")]})
     seen = replace(NEEDS[case][0], dagster=failed)
     assert [need.cause for need in look(seen, BEHIND / 2, BEHIND) if need.person] == [NEEDS[case][2]]
     adopted = replace(WELL, dagster=failed)
     assert not [need for need in look(adopted, IDLE - 1) if need.person]
-    assert [need.cause for need in look(adopted, IDLE) if need.person] == ["runs"], "it still refuses, who knows what"
+    assert [need.cause for need in look(adopted, IDLE) if need.person] == ["runs"], (
+        "it still refuses, for an unknown reason"
+    )
 
 
 @pytest.mark.parametrize("case", HEALTHY)
-def test_what_heals_itself_needs_nobody(case: str) -> None:
+def test_what_heals_itself_needs_no_operator(case: str) -> None:
     seen, seconds = HEALTHY[case]
     assert not [need.line for need in look(seen, seconds / 2, seconds) if need.person]
 
 
 @pytest.mark.parametrize("case", NEEDS)
-def test_what_does_not_heal_needs_a_person_and_names_the_step(case: str) -> None:
+def test_what_does_not_heal_needs_an_operator_and_names_the_step(case: str) -> None:
     seen, seconds, cause, words = NEEDS[case]
     if seconds:
         assert not [need for need in look(seen) if need.person and need.cause == cause], "not at once"
@@ -204,30 +209,30 @@ def test_a_taker_has_its_own_time_from_when_the_partition_is_given_to_it() -> No
 
 def test_what_keeps_work_waiting_is_due_when_the_work_has_waited_long_enough() -> None:
     """Ticks failed now and then, because Dagster's storage was locked: each failure hid that no run works, and began its own
-    time. It was told after 208 s."""
+    time. The need was reported after 208 s."""
     waits, memory = pipeline(ends={"p:a": (5, 9)}), Memory()
     locked = SensorSeen("p__backlog", failing=1.0, why="database is locked", pipeline="p")
     fails = replace(waits, dagster=DagsterSeen(sensors=(locked,)))
-    told: list[tuple[float, str]] = []
+    reported: list[tuple[float, str]] = []
     for at, seen in ((0.0, waits), (30.0, fails), (40.0, waits), (IDLE - 1, fails), (IDLE, fails), (IDLE + 9, waits)):
         needs, memory = find_needs(replace(seen, now=1000.0 + at), memory)
-        told += [(at, need.cause) for need in needs if need.person]
-    assert told == [(IDLE, "fails"), (IDLE + 9, "idle")]
+        reported += [(at, need.cause) for need in needs if need.person]
+    assert reported == [(IDLE, "fails"), (IDLE + 9, "idle")]
 
 
-def test_who_turns_a_sensor_on_is_not_called_before_its_run_had_its_time() -> None:
-    """What had waited since long before was told at once, although somebody had just mended it."""
+def test_after_a_sensor_is_turned_on_its_run_has_time_before_the_alert() -> None:
+    """Work that had waited for long was reported at once, although an operator had just repaired its cause."""
     waits, memory = pipeline(ends={"p:a": (5, 9)}), Memory()
     off = replace(waits, dagster=DagsterSeen(sensors=(SensorSeen("p__backlog", on=False, pipeline="p"),)))
-    told: list[tuple[float, str]] = []
+    reported: list[tuple[float, str]] = []
     for at, seen in ((0.0, off), (500.0, off), (510.0, waits), (500.0 + IDLE, waits), (510.0 + IDLE, waits)):
         needs, memory = find_needs(replace(seen, now=1000.0 + at), memory)
-        told += [(at, need.cause) for need in needs if need.person]
-    assert told == [(0.0, "off"), (500.0, "off"), (510.0 + IDLE, "idle")]
+        reported += [(at, need.cause) for need in needs if need.person]
+    assert reported == [(0.0, "off"), (500.0, "off"), (510.0 + IDLE, "idle")]
 
 
 def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
-    """A pipeline whose runs take turns is not one at which nobody works."""
+    """A pipeline whose runs take turns is not one without runs."""
     waits = pipeline(ends={"p:a": (5, 9), "p:b": (6, 6)})
     _, memory = find_needs(waits)
     moved = replace(
@@ -238,7 +243,7 @@ def test_a_commit_begins_the_wait_for_a_run_anew() -> None:
     assert not [need for need in find_needs(moved, memory)[0] if need.person]
 
 
-def test_lag_that_grows_is_told_and_calls_nobody() -> None:
+def test_lag_that_grows_is_reported_and_sends_no_alert() -> None:
     memory = Memory()
     for seconds in range(0, int(BEHIND), 60):
         _, memory = find_needs(replace(pipeline(ends={"p:a": (5, 9)}), now=1000.0 + seconds), memory)
