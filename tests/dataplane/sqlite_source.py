@@ -4,7 +4,7 @@ Law: a row stays what it is, and none takes another's id (`INTEGER PRIMARY KEY A
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -101,10 +101,6 @@ class SqliteSource:
         schema, format = self.declared.schema, self.declared.format
         with values.read_staged(spark, self.stage / attempt, found, schema, format, {}) as frame:
             yield Records(frame, partial(values.explain_bad, format), lambda: sum(map(len, found.values())))
-
-    def read_records(self, partition: str, offset: int) -> Iterable[str]:
-        """See `HoldsSeveral.read_records`."""
-        return [values.decode(body) for _, body in self._read(partition, offset, offset + 1)]
 
     def _read(self, partition: str, start: int, end: int) -> list[tuple[int, bytes]]:
         table = unescape(key_of(partition)).replace('"', '""')

@@ -231,7 +231,8 @@ class FilesSource:
             with self.landing.show(attempt, files, ranges) as shown:
                 self._refuse(lambda file, _: staging.explain_misnamed(file), files, ranges)
                 if self.declared.format != "parquet":
-                    yield self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
+                    text = self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
+                    yield replace(text, list_raw=self.list_raw)
                 else:  # the count of its records shows what Spark does not see
                     of = {file.path: (p, o, one) for (p, o, file), one in zip(placed, landed, strict=True)}
                     refuse = partial(self._refuse, files=files, ranges=ranges)
@@ -287,8 +288,8 @@ class FilesSource:
         """See `Translates.translate`: the landed file instead of our link to it."""
         return headers.explain_misfit(staging.replace_links(text, self._find_path), self.landing, self.declared)
 
-    def read_records(self, partition: str, offset: int) -> Iterator[str]:
-        """See `HoldsSeveral.read_records`: the lines of the file."""
+    def list_raw(self, partition: str, offset: int) -> Iterator[str]:
+        """See `Records.list_raw`: the lines of the file."""
         file = self._find_file(partition, offset)
         if file is None or is_multiline(self.declared.options):
             return iter(())

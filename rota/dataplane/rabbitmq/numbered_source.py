@@ -171,10 +171,10 @@ class NumberedSource(ABC):
         with values.read_staged(
             spark, self.stage / attempt, found, declared.schema, declared.format, declared.options
         ) as frame:
-            yield Records(frame, explain, lambda: sum(map(len, found.values())))
+            yield Records(frame, explain, lambda: sum(map(len, found.values())), list_raw=self.list_raw)
 
-    def read_records(self, partition: str, offset: int) -> Iterable[str]:
-        """See `HoldsSeveral.read_records`."""
+    def list_raw(self, partition: str, offset: int) -> Iterable[str]:
+        """See `Records.list_raw`."""
         return [values.decode(self.inboxes[partition].bodies[offset])]
 
     def locate(self, partition: str, offset: int) -> str:

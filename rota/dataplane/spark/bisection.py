@@ -33,7 +33,7 @@ from rota.dataplane import columns, footers
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, transforming, writing
 from rota.dataplane.spark.deadline import limit
-from rota.dataplane.spark.spark_source import Explain, Records, SparkSource, Translates
+from rota.dataplane.spark.spark_source import Records, SparkSource, Translates
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
 from rota.ids import quote
 from rota.ledger.values import Ranges
@@ -277,7 +277,7 @@ class Bisection:
             done = WrittenFiles(attempt, ranges, files, time.monotonic() - began)
             if records.explain is None or none_bad:
                 return done
-            bad = self._set_aside(records, records.explain, tally, done, done.count_rows() if kept else None)
+            bad = self._set_aside(records, tally, done, done.count_rows() if kept else None)
             if kept:
                 bad.tally.require_good(written)
         seconds = time.monotonic() - began
@@ -293,7 +293,6 @@ class Bisection:
     def _set_aside(
         self,
         records: Records,
-        explain: Explain,
         tally: parsing.Tally | None,
         done: WrittenFiles,
         good: Mapping[str, int] | None,
@@ -305,7 +304,7 @@ class Bisection:
         parsed = parsing.parse(frame, True, identify)
         before = None if left_out else tally
         bad = quarantine.set_aside(
-            parsed, before, self.source, explain, self.pipeline, table, done.attempt, done.ranges, good
+            parsed, before, self.source, records, self.pipeline, table, done.attempt, done.ranges, good
         )
         if left_out and tally:
             bad.tally.require_good(tally.records)

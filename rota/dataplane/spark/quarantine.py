@@ -24,7 +24,7 @@ from rota.dataplane.formats import values
 from rota.dataplane.ports import Source
 from rota.dataplane.spark import parsing, writing
 from rota.dataplane.spark.parsing import Parsed, Tally
-from rota.dataplane.spark.spark_source import Explain, HoldsSeveral
+from rota.dataplane.spark.spark_source import Records
 from rota.errors import DataError, TooManyBadRecords
 from rota.ids import quote
 from rota.ledger.schema import make_struct
@@ -70,7 +70,7 @@ def set_aside(
     parsed: Parsed,
     tally: Tally | None,
     source: Source,
-    explain: Explain,
+    read: Records,
     pipeline: Pipeline,
     table: str,
     attempt: str,
@@ -94,15 +94,14 @@ def set_aside(
         parsing.require_same(again.bad, sum(bad.values()), "bad records", "were found in the files that Spark wrote")
         much = {p for p, n in bad.items() if n > pipeline.max_bad_ratio * records[p]}
         refused = {
-            p: _refuse(p, bad[p], records[p], _read_texts(table, raw[p]), source, explain, pipeline)
-            for p in sorted(much)
+            p: _refuse(p, bad[p], records[p], _read_texts(table, raw[p]), source, read, pipeline) for p in sorted(much)
         }
         kept = {p: n for p, n in bad.items() if p not in refused}
         files = tuple(
             footers.write_file(table, f"data/{attempt}/{names.split(p)}/part-0.parquet", rows)
             for p in kept
             if (
-                rows := explain_all(_read_texts(table, raw[p]), p, attempt, source, explain)
+                rows := explain_all(_read_texts(table, raw[p]), p, attempt, source, read)
             ).num_rows  # else whoever counts them notices
         )
     finally:
@@ -133,9 +132,9 @@ def _count(
 
 
 def _refuse(
-    partition: str, bad: int, records: int, raw: Iterable[Bad], source: Source, explain: Explain, pipeline: Pipeline
+    partition: str, bad: int, records: int, raw: Iterable[Bad], source: Source, read: Records, pipeline: Pipeline
 ) -> TooManyBadRecords:
-    first = _example(source, explain, partition, *min(raw, key=lambda one: one[0]))
+    first = _example(source, read, partition, *min(raw, key=lambda one: one[0]))
     return TooManyBadRecords(
         f"{bad} of {records} records of {partition} are bad, more than max_bad_ratio={pipeline.max_bad_ratio:g}: {first}. "
         "Nothing was written",
@@ -180,18 +179,18 @@ def _list_nulls(frame: "DataFrame") -> "Column":
     return F.concat_ws("\n", *find(declared, F.lit(True), ())).alias(NULLS)
 
 
-def _example(source: Source, explain: Explain, partition: str, offset: int, raw: str, nulls: str) -> str:
+def _example(source: Source, read: Records, partition: str, offset: int, raw: str, nulls: str) -> str:
     """Where one bad record stands, and why it is bad."""
-    (line,) = _positions(_read_records(source, partition, offset), [raw])
+    (line,) = _positions(read, partition, offset, [raw])
     at = f"line {line} of " if line else ""
-    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {explain(raw, _paths(nulls))}"
+    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {read.find_reason(raw, _paths(nulls))}"
 
 
 def _paths(nulls: str) -> list[FieldPath]:
     return [tuple(json.loads(path)) for path in nulls.splitlines()]
 
 
-def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source, explain: Explain) -> pa.Table:
+def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source, read: Records) -> pa.Table:
     """One partition's bad records, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
     nulls: dict[str, str] = {}
@@ -200,9 +199,9 @@ def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source
         nulls[text] = fields
     found: list[tuple[object, ...]] = []
     for offset, bad in sorted(texts.items()):
-        where = _positions(_read_records(source, partition, offset), bad)
+        where = _positions(read, partition, offset, bad)
         file_name = source.locate(partition, offset)
-        reasons = {text: explain(text, _paths(nulls[text])) for text in bad}
+        reasons = {text: read.find_reason(text, _paths(nulls[text])) for text in bad}
         before: tuple[str, int | None] | None = None
         for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0):
             again = len(text) > LONG and (text, at) == before
@@ -223,13 +222,12 @@ def show(text: str) -> tuple[str, bytes | None]:
         return held.decode("utf-8", "replace"), held
 
 
-def _read_records(source: Source, partition: str, offset: int) -> Iterable[str]:
-    """The raw records of an offset; none where it is one record, whose place says nothing."""
-    return source.read_records(partition, offset) if isinstance(source, HoldsSeveral) else ()
+def _positions(read: Records, partition: str, offset: int, bad: list[str]) -> list[int | None]:
+    """Return the place of each bad record in its offset; None if the offset is one record.
 
-
-def _positions(records: Iterable[str], bad: list[str]) -> list[int | None]:
-    """The place of each bad record among all; equal ones take their places in order, those of one list share the last."""
+    Equal records take their places in order, and those beyond share the last.
+    """
+    records = read.list_raw(partition, offset) if read.list_raw else ()
     places: dict[str, list[int]] = defaultdict(list)
     wanted = set(bad)
     for number, record in enumerate(records, 1):

@@ -23,15 +23,6 @@ Explain = Callable[
 ]  # why a raw record is bad; also the paths of its fields that are null
 
 
-@runtime_checkable
-class HoldsSeveral(Protocol):
-    """An offset may be several records, such as the lines of a file."""
-
-    def read_records(self, partition: str, offset: int) -> Iterable[str]:
-        """The raw records behind an offset in their order, to find the place of a bad one; empty where that is unknown."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Records:
     """Records as a reader gives them: `identify` gives their frame `_partition`, the id, and `_offset`.
@@ -48,6 +39,8 @@ class Records:
     `recount` reads the records of each offset again, and raises SourceChanged for the first offset that holds another number
     of them than the source states; EnvironmentFailed where Spark does not see all data. None: the source states no numbers.
 
+    `list_raw` returns the raw records behind an offset, to find the place of a bad one; None: an offset is a record.
+
     `named` maps Spark's `input_file_name` of a record to the record's partition and offset; empty if `identify` costs no
     more than that function."""
 
@@ -59,6 +52,11 @@ class Records:
     identify: "Callable[[DataFrame], DataFrame]" = columns.restore_ids  # from what `names.split` has
     named: "Mapping[str, tuple[str, int]]" = field(default_factory=dict)
     recount: Callable[[], None] | None = None
+    list_raw: Callable[[str, int], Iterable[str]] | None = None
+
+    def find_reason(self, raw: str, nulls: Sequence[FieldPath]) -> str:
+        """Return why a raw record is bad; empty if none is bad by itself."""
+        return self.explain(raw, nulls) if self.explain else ""
 
 
 class SparkSource(Source, Protocol):

@@ -100,8 +100,8 @@ def test_rows_are_in_the_table_once_and_bad_ones_aside_and_are_read_again(world:
     assert (event.start, event.end, event.rows, event.bad_rows) == (0, 5, 2, 2)
     assert sorted((r["n"], r["_offset"]) for r in log(world.table / "main").rows()) == [(1, 0), (6, 4)]
     aside = {r["_offset"]: (r["_file"], r["_position"], r["_reason"]) for r in log(world.table / "quarantine").rows()}
-    assert aside[1] == ("row 2 of a", 1, "not of the declared type: n")
-    assert aside[2][:2] == ("row 3 of a", 1)
+    assert aside[1] == ("row 2 of a", None, "not of the declared type: n")
+    assert aside[2][:2] == ("row 3 of a", None)
     again, refused = (list(replay(world.tree, world.ports, {"p:a": r}, "again")) for r in ((4, 5), (0, 9)))
     assert isinstance(again[0], ReplayedRange)
     assert again[0].rows == 1

@@ -60,5 +60,5 @@ def test_a_line_of_any_bytes_is_explained_and_found(format: str, tmp_path: Path)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
     for offset in range(source.observe(("p:a",), ASSIGN).ends["p:a"]):
-        for raw in source.read_records("p:a", offset):
+        for raw in source.list_raw("p:a", offset):
             assert lines.explain_bad(format, raw, [("n", "m"), ("word",)])
