@@ -111,36 +111,22 @@ def _find_busy(facts: Facts, run: str) -> dict[tuple[str, str], str]:
     return {(p, one.incarnation): one.run_id for one in others for p in one.partitions}
 
 
-def read_facts(tree: GroupReader, partitions: Iterable[str], incarnation: str | None = None) -> Facts:
+def read_facts(
+    tree: GroupReader, partitions: Iterable[str] | None, incarnation: str | None = None, pipeline: str = ""
+) -> Facts:
     """Read what `judge` needs, in the order of law 2; for a run, of its `incarnation` alone.
 
     A run calls it after it created its own node. So a worker that takes a partition by force sees that node, and a
     worker that sees no node knows that no run will begin. Raises Unavailable.
-    """
-    wanted = tuple(dict.fromkeys(partitions))
-    return _read_records(tree, wanted, incarnation, tree.owned(wanted), _read_targets(tree, incarnation))
 
-
-def read_target_facts(tree: GroupReader, pipeline: str, incarnation: str) -> Facts:
-    """Return what `read_facts` does, of the pipeline's partitions in the target of the incarnation's worker.
-
-    The target is read once, before the own records.
+    Args:
+        partitions: None for those of `pipeline` in the target of the incarnation's worker.
     """
     epoch, targets = _read_targets(tree, incarnation)
-    named = {p for target in targets.values() for p in target.partitions if pipeline_of(p) == pipeline}
-    wanted = tuple(sorted(named))
-    return _read_records(tree, wanted, incarnation, tree.owned(wanted), (epoch, targets))
-
-
-def _read_records(
-    tree: GroupReader,
-    wanted: tuple[str, ...],
-    incarnation: str | None,
-    owns: Mapping[str, OwnView],
-    targeted: tuple[int, Mapping[str, Target]],
-) -> Facts:
-    """Read the other records of partitions whose own records were read."""
-    epoch, targets = targeted
+    if partitions is None:
+        partitions = sorted(p for one in targets.values() for p in one.partitions if pipeline_of(p) == pipeline)
+    wanted = tuple(dict.fromkeys(partitions))
+    owns = tree.owned(wanted)
     lives = {one.incarnation: one.record for one in tree.live()}
     runs = tree.runs({incarnation} if incarnation else {one.incarnation for one in owns.values() if one.incarnation})
     parked = {p: one.record for p, one in tree.parked().items() if p in owns}

@@ -19,7 +19,7 @@ from rota.errors import RotaError
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
 from rota.registry import open_source
-from rota.run.eligibility import Facts, judge, read_facts, read_target_facts
+from rota.run.eligibility import Facts, judge, read_facts
 
 LAUNCH = 1.0  # seconds that a launch takes at least: a file that will have settled by then is work for that run
 LAUNCHED = Query(ahead=LAUNCH)
@@ -95,9 +95,8 @@ def find_work(
 
 
 def _read_facts(tree: GroupReader, pipeline: Pipeline, incarnation: str | None) -> Facts:
-    if incarnation is None:
-        return read_facts(tree, _list_known(tree, pipeline))
-    return read_target_facts(tree, pipeline.name, incarnation)
+    known = _list_known(tree, pipeline) if incarnation is None else None
+    return read_facts(tree, known, incarnation, pipeline.name)
 
 
 class WorkWatcher:

@@ -13,7 +13,7 @@ from rota.coordination.parking import park
 from rota.coordination.records import Live, Parked
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView, RunView
-from rota.run.eligibility import Facts, judge, read_facts, read_rights, read_target_facts
+from rota.run.eligibility import Facts, judge, read_facts, read_rights
 from rota.run.work import find_work, read_owners
 from simulator.memory_store import MemoryStore
 from tests.dataplane.world import World
@@ -100,11 +100,8 @@ def test_own_records_are_read_before_live_nodes(tmp_path: Path, whose: str) -> N
     world.give("a")
     store = Recording(world.server)
     store.read = []
-    if whose == "a run's":
-        read_target_facts(GroupState(store, "g"), "p", world.incarnation)
-        assert store.read.count("assign") == 1
-    else:
-        read_facts(GroupState(store, "g"), ("p:a",))
+    tree, mine = GroupState(store, "g"), whose == "a run's"
+    read_facts(tree, None if mine else ("p:a",), world.incarnation if mine else None, "p")
     assert store.read.index("own") < store.read.index("live")
 
 

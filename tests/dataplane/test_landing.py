@@ -188,13 +188,6 @@ def test_a_scheme_that_is_not_served_is_refused_by_name(
     assert not list(tmp_path.iterdir())
 
 
-def test_where_a_partition_starts(tmp_path: Path) -> None:
-    query = Query(starts=("p:a", "p:b", "p:c"), founding=("p:a",))
-    for start, first, later in (("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)):
-        assert query.choose_starts(start, {"p:a": 7, "p:b": 7}) == {"p:a": first, "p:b": later}
-        assert query.choose_starts(start, {"p:b": 7}, {"p:b": 2}) == {"p:b": max(later, 2)}, "the retention took two"
-
-
 def test_both_caps_and_at_least_one(tmp_path: Path) -> None:
     land(tmp_path, *(f"x/{i}.json" for i in range(5)), text="0123456789")
     source(tmp_path).observe(("p:x",), ASSIGN)

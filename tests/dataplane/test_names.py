@@ -100,7 +100,7 @@ def test_nothing_outside_the_landing_folder_gets_an_offset(
     assert given.get(hostile, 0) == (0 if guarded else 1), "files outside that got an offset"
     assert given["p:good"] == 1
     if guarded:
-        assert "rota forget --pipeline" in landing.observe((hostile,)).unreadable.get(hostile, "")
+        assert "rota forget --pipeline" in landing.observe((hostile,)).unreadable[hostile]
         assert landing.observe((hostile,)).ends == {}
 
 

@@ -21,10 +21,8 @@ def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path)
     assert one.observe(("p:x", "p:y", "p:z"), ASSIGN).ends == {"p:x": 1, "p:y": 1}
     assert one.observe(("p:x", "p:z"), ASSIGN).ends == {"p:x": 1}
     assert one.list_keys() == ("x", "y")
-    assert "land/z cannot be looked at (Not a directory). Mend its rights" in one.observe(("p:z",)).unreadable.get(
-        "p:z", ""
-    )
-    assert not one.observe(("p:x",)).unreadable.get("p:x", "")
+    assert "land/z cannot be looked at (Not a directory). Mend its rights" in one.observe(("p:z",)).unreadable["p:z"]
+    assert not one.observe(("p:x",)).unreadable
 
 
 def test_a_known_file_that_cannot_be_looked_at_breaks_its_range_only(tmp_path: Path) -> None:

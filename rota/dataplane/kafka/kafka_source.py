@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOTE = "topic.json"
 UNKNOWN = 1 << 62  # the assigned end of a partition that cannot be read now: it counts as one that lost nothing
+ABSENT = Seen("", (), frozenset())
 ANOTHER = "Give the pipeline another name and table; or bring back what there was"
 LARGE = 1 << 20  # bytes of the largest record that a broker takes by default
 SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
@@ -48,33 +49,23 @@ class TopicState:
     """The topic at one moment.
 
     Attributes:
-        topic: None if the topic does not exist.
+        topic: without partitions if the topic does not exist.
         noted: the id of the topic whose offsets the table has; None if none was noted.
         other: why the topic is not the noted one; empty if it is, if its id is unknown, and while there is no topic.
         heads: the end of each partition that can be read, and its leader's epoch.
         firsts: the first offsets that the retention left, where they were asked for.
     """
 
-    topic: Seen | None
+    topic: Seen
     noted: str | None
     other: str = ""
     heads: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     firsts: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def partitions(self) -> tuple[int, ...]:
-        """The partitions of the topic."""
-        return self.topic.partitions if self.topic else ()
-
-    @property
-    def led(self) -> frozenset[int]:
-        """The partitions that have a leader."""
-        return self.topic.led if self.topic else frozenset()
-
-    @property
     def is_gone(self) -> bool:
         """Whether the topic existed and does not exist now. A broker that is loading its metadata reports the same."""
-        return not self.partitions and self.noted is not None
+        return not self.topic.partitions and self.noted is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +116,7 @@ class KafkaSource:
         The first assignment notes the topic's id.
         """
         state = self._read_state(partitions, firsts=query.starts)
-        if query.inspect and state.topic is None:
+        if query.inspect and not state.topic.partitions:
             raise ConfigError(
                 f"There is no {self.topic.place}. Make the topic, or mend servers and topic of kafka(...)"
             )
@@ -133,7 +124,7 @@ class KafkaSource:
         assigned = dict.fromkeys(partitions, 0) if state.other else {p: ends.get(p, UNKNOWN) for p in partitions}
         epochs = {p: epoch for p, (_, epoch) in state.heads.items() if epoch is not None}
         if query.assign:
-            if state.topic and state.topic.id and state.noted is None:
+            if state.topic.id and state.noted is None:
                 self._write_id(state.topic.id)
             self.epochs.update(epochs)
             self.fresh[:] = [state]
@@ -150,8 +141,8 @@ class KafkaSource:
 
     def _read_state(self, partitions: Iterable[str], firsts: Iterable[str] = ()) -> TopicState:
         """Ask the broker for the topic and the ends of these partitions, and for the first offsets of some."""
-        state = TopicState(self.topic.look(), self._read_id())
-        if state.topic and state.noted and state.topic.partitions and state.topic.id not in ("", state.noted):
+        state = TopicState(self.topic.look() or ABSENT, self._read_id())
+        if state.noted and state.topic.partitions and state.topic.id not in ("", state.noted):
             why = f"its id is {state.topic.id}, and it was {state.noted} ({join(self.index, NOTE)})"
             state = replace(state, other=f"{self.topic.place} was made anew: {why}")
         left = self._read(state, firsts, self.topic.read_firsts, 0) if firsts else {}
@@ -162,8 +153,8 @@ class KafkaSource:
     ) -> dict[str, T]:
         """Return the answer for each partition that has a leader, and `new` for each that does not exist yet."""
         numbers = {p: self.number(p) for p in partitions}
-        answers = ask(sorted(state.led.intersection(numbers.values())))
-        absent = set() if state.is_gone else set(numbers.values()).difference(state.partitions)
+        answers = ask(sorted(state.topic.led.intersection(numbers.values())))
+        absent = set() if state.is_gone else set(numbers.values()).difference(state.topic.partitions)
         return {p: answers.get(n, new) for p, n in numbers.items() if n in answers or n in absent}
 
     def _explain_unreadable(self, partition: str, state: TopicState) -> str:
@@ -286,7 +277,7 @@ class KafkaSource:
 
     def find_offsets(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
         """See `HasTimes.find_offsets`."""
-        state = TopicState(self.topic.look(), self._read_id())
+        state = TopicState(self.topic.look() or ABSENT, self._read_id())
 
         def find(at: float) -> dict[str, int]:
             found = self._read(state, partitions, lambda numbers: self.topic.read_stamped(numbers, at), 0)

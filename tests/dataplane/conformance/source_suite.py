@@ -35,7 +35,7 @@ from rota.dataplane.ports import (
 from rota.errors import RotaError
 from rota.ledger.values import Position
 from rota.pipeline import Pipeline
-from rota.registry import rename_offsets
+from rota.registry import open_source, rename_offsets
 
 PROTOCOLS = (Holds, Replays, HasTimes, HasFiles)
 
@@ -96,11 +96,7 @@ class RenamedBench(SourceBench, Protocol):
     """Beside, its pipeline can have another name."""
 
     def declare(self, pipeline: str) -> Pipeline:
-        """The pipeline of this name."""
-        ...
-
-    def open_as(self, pipeline: str) -> Ports:
-        """The ports over the source of a pipeline of this name, whose partition of key `a` is `<name>:a`."""
+        """The pipeline of this name, whose partition of key `a` is `<name>:a`."""
         ...
 
 
@@ -379,7 +375,8 @@ class RenamingSuite(Benched):
         before = place.open().source
         before.observe(("p:a",), ASSIGN)
         known = names(before, "p:a", 2)
-        pipeline, source = place.declare("q"), place.open_as("q").source
+        pipeline = place.declare("q")
+        source = open_source(pipeline)
         assert source.observe(("q:a",)).assigned == {"q:a": 0}
         rename_offsets(pipeline, "p", 1)
         assert source.observe(("p:a", "q:a")).assigned == {"p:a": 0, "q:a": 2}
@@ -387,7 +384,7 @@ class RenamingSuite(Benched):
         place.land("a")
         assert source.observe(("q:a",), ASSIGN).ends == {"q:a": 3}
         rename_offsets(pipeline, "p", 1)
-        assert place.open_as("q").source.observe(("q:a",), ASSIGN).ends == {"q:a": 3}, "typed again, it does nothing"
+        assert open_source(pipeline).observe(("q:a",), ASSIGN).ends == {"q:a": 3}, "typed again, it does nothing"
 
 
 def finish(source: Source) -> None:

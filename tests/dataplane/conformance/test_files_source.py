@@ -28,15 +28,12 @@ class FilesBench:
     def __init__(self, folder: Path) -> None:
         self.folder, self.landing, self.landed = folder, str(folder / "land"), 0
 
-    def open(self, start: str | int = "earliest", most: int = 1000, pipeline: str = "p") -> Ports:
-        return open_ports(self.declare(pipeline, start, most), "g", "0" * 32)
+    def open(self, start: str | int = "earliest", most: int = 1000) -> Ports:
+        return open_ports(self.declare("p", start, most), "g", "0" * 32)
 
     def declare(self, pipeline: str, start: str | int = "earliest", most: int = 1000) -> Pipeline:
         source = files(self.landing, format="json", schema="n int", settle=0.0, start=start, max_files=most)
         return Pipeline(source, delta(str(self.folder / "table")), name=pipeline)
-
-    def open_as(self, pipeline: str) -> Ports:
-        return self.open(pipeline=pipeline)
 
     def land(self, key: str, count: int = 1) -> None:
         folder = self.folder / "land" / key

@@ -93,7 +93,7 @@ def test_a_topic_made_anew_has_lost_all_that_was_assigned_however_long_it_is(
     assert isinstance(source, KafkaSource)
     assert source.observe(("p:a",)).assigned["p:a"] > 1 << 60, "a broker that loads its metadata reports no topic, too"
     assert (source.observe(("p:a",)).ends, source.observe(("p:a",), ASSIGN).ends) == ({}, {})
-    assert "It is tried again by itself" in source.observe(("p:a",)).unreadable.get("p:a", "")
+    assert "It is tried again by itself" in source.observe(("p:a",)).unreadable["p:a"]
     assert isinstance(source.find_broken({"p:a": (0, 1)})["p:a"], EnvironmentFailed)
     with pytest.raises(ConfigError, match="There is no topic"):
         source.observe((), INSPECT)

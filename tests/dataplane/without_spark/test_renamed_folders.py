@@ -53,13 +53,11 @@ def test_of_a_renamed_folder_nothing_is_read_until_its_files_are_others(tmp_path
     land(tmp_path, "z/3.json", text='{"a": 3}\n')
     for query in (ENDS, ASSIGN):
         assert one.observe(("p:a", "p:b", "p:z"), query).ends == {"p:a": 2, "p:b": 1}
-    assert "z/1.json is a/1.json, offset 0 of p:a, and 1 more with it" in one.observe(("p:z",)).unreadable.get(
-        "p:z", ""
-    )
+    assert "z/1.json is a/1.json, offset 0 of p:a, and 1 more with it" in one.observe(("p:z",)).unreadable["p:z"]
     os.utime(tmp_path / "land/z/1.json")
-    assert "z/deep/2.json is a/deep/2.json, offset 1 of p:a:" in one.observe(("p:z",)).unreadable.get("p:z", "")
+    assert "z/deep/2.json is a/deep/2.json, offset 1 of p:a:" in one.observe(("p:z",)).unreadable["p:z"]
     (tmp_path / "land/z/deep").rename(tmp_path / "land/z/_deep")
-    assert not one.observe(("p:z",)).unreadable.get("p:z", "")
+    assert not one.observe(("p:z",)).unreadable
     assert one.observe(("p:z",), ASSIGN).ends == {"p:z": 2}
     land(tmp_path, "z/4.json")
     assert one.observe(("p:z",), ASSIGN).ends == {"p:z": 3}, "it has begun"
