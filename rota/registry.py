@@ -1,7 +1,7 @@
 """Maps each declaration of `pipelines/` to its implementation. The composition root of the verbs.
 
-Law: beside the implementations this is the only module that names them. A new source or table is a folder in
-`rota/dataplane/`, one line here, and its tests.
+Law: no other module names an implementation, except the implementations themselves. A new source or table is a folder
+in `rota/dataplane/`, one line here, and its tests.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -57,8 +57,10 @@ NARROWED: Mapping[type, Callable[[Any, int, int], Any]] = {
 
 
 def open_source(pipeline: Pipeline) -> Source:
-    """The source that the pipeline declares. Raises ConfigError where its type is not known, or a variable is not set: of
-    several one of its own."""
+    """Return the source that the pipeline declares.
+
+    Raises: ConfigError, if the type of the declaration is unknown, or if a variable that it names is not set.
+    """
     for text in pipeline.source.texts:
         expand(text)
     return _open_source(pipeline, open_tables(pipeline, pipeline.group))
@@ -99,8 +101,10 @@ def rename_offsets(pipeline: Pipeline, old: str, number: int) -> None:
 
 
 def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:
-    """The tables that the pipeline declares, as the group owns them whose random id is `meta`. Without an id they are only
-    read. Raises ConfigError where their type is not known."""
+    """Return the tables that the pipeline declares, as the group with the random id `meta` owns them.
+
+    Without an id they are only read. Raises ConfigError if the type of the declaration is unknown.
+    """
     return _choose(TABLES, pipeline.table)(pipeline, group, meta)
 
 
@@ -121,8 +125,13 @@ def open_ports(
     meta: str = "",
     connect: "Connect" = session.open_session,
 ) -> Ports:
-    """What the verbs need for this pipeline; see `open_tables`. Opens nothing yet: `connect(endpoint)` gives a session once
-    a job runs. Raises ConfigError where a type is not known."""
+    """Return what the verbs need for this pipeline; see `open_tables`. Nothing is opened yet.
+
+    Args:
+        connect: returns a session for an endpoint; a job calls it when it runs.
+
+    Raises: ConfigError, if the type of a declaration is unknown.
+    """
     tables = open_tables(pipeline, group, meta)
 
     def bind(source: SparkSource) -> Ports:

@@ -1,8 +1,9 @@
-"""Landing folders as a source: one folder a partition, an offset is a file's ordinal in the index.
+"""Landing folders as a source: a folder is a partition, and an offset is the ordinal of a file in the index.
 
-Law: names may come late and out of order, and files may be half-written when they are first seen: nothing is lost, because
-a file is read under the ordinal that the index gave it, once it rested, and only while it is still the same file. A
-folder that cannot be listed, or a file that cannot be looked at, keeps its own partition waiting and no other.
+Laws:
+1. No file is lost if names come late or out of order, or if a file is half-written when it is listed first. The index
+   gives a file its ordinal once the file has settled, and the file is read only while it is the same file.
+2. If a folder cannot be listed, or the state of a file cannot be read, only its own partition waits.
 """
 
 import logging
