@@ -16,6 +16,7 @@ from rota.dagster.assets import checks
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
+from rota.held import Held
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -56,7 +57,12 @@ def load_memory(text: str | None) -> Memory:
 
 
 def look(
-    tree: "GroupState", pipeline: Pipeline, names: Names, memory: Memory, dagster: "DagsterSeen | None" = None
+    tree: "GroupState",
+    pipeline: Pipeline,
+    names: Names,
+    memory: Memory,
+    dagster: "DagsterSeen | None" = None,
+    held: Held | None = None,
 ) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
     """Look at the pipeline.
 
@@ -66,6 +72,7 @@ def look(
         names: its names on the page.
         memory: what the look before left.
         dagster: the sensors and failed runs in Dagster's storage; None if it was not asked.
+        held: keeps what the looks have read of the table and the index.
 
     Returns:
         The evaluations of the checks of the pipeline and of its group, and the memory for the next look.
@@ -78,8 +85,8 @@ def look(
     from rota.face.memory import Memory as NeedsMemory
 
     facts, basis = read_records(tree, [pipeline.name])
-    table, newest = read_table(tree, pipeline, basis.meta.id, facts.partitions, memory)
-    one = read_pipeline(tree, pipeline, facts, table)
+    table, newest = read_table(tree, pipeline, basis.meta.id, facts.partitions, memory, held)
+    one = read_pipeline(tree, pipeline, facts, table, held)
     if newest < memory.upto:  # the table was replaced: the faults found before are not in this one
         memory = replace(memory, stale={}, gaps={})
     one = replace(one, stale={**memory.stale, **one.stale}, gaps={**memory.gaps, **one.gaps})
@@ -91,7 +98,7 @@ def look(
 
 
 def read_table(
-    tree: "GroupState", pipeline: Pipeline, meta: str, ids: tuple[str, ...], memory: Memory
+    tree: "GroupState", pipeline: Pipeline, meta: str, ids: tuple[str, ...], memory: Memory, held: Held | None
 ) -> "tuple[TableSeen, int]":
     """Read the versions of the log that are new since the look before, and the overlap. If the table was replaced, read all.
 
@@ -104,7 +111,7 @@ def read_table(
     from rota.run.rewritten import MAX_COMPARED_FILES
 
     try:
-        main = open_tables(pipeline, tree.group, meta).main
+        main = open_tables(pipeline, tree.group, meta, held).main
         past = main.read_log(memory.upto - OVERLAP if memory.upto > OVERLAP else -1)
         newest = max((one.version for one in past), default=-1)
         if newest < memory.upto:

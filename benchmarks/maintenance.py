@@ -36,7 +36,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from benchmarks.scale import forget
 from rota.dataplane import footers, names
 from rota.dataplane.delta.tables import open_table
 from rota.dataplane.delta.vacuum import A_DAY, shorten_logs, vacuum
@@ -72,6 +71,10 @@ class Table:
     seen: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        """Open the table as a new process does."""
         self.ledger = open_table(self.folder / "main", "g", "0" * 32, "p")
 
     @property
@@ -167,7 +170,7 @@ class Table:
     def time_pair(self, begins: bool) -> float:
         """Milliseconds of processors for a claim and a commit; `begins`: in a process that knows nothing of the table."""
         if begins:
-            forget()
+            self.open()
         begun = time.process_time()
         claimed = self.claim()
         between = time.process_time()
@@ -179,7 +182,7 @@ class Table:
 
     def find_damage(self) -> list[str]:
         """What is not as it should be in the end."""
-        forget()
+        self.open()
         newest, found = self.ledger.open(), Counter[int]()
         if newest is None:
             return ["there is no table"]

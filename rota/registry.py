@@ -24,6 +24,7 @@ from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_job import SparkJob
 from rota.dataplane.spark.spark_source import SparkSource
 from rota.errors import ConfigError, RotaError
+from rota.held import Held
 from rota.ledger.values import Ranges
 from rota.pipeline import Delta, Files, Pipeline
 from rota.settings import expand
@@ -40,11 +41,11 @@ SOURCES: Mapping[type, Callable[[Pipeline, SourceContext], SparkSource]] = {
     RabbitQueues: QueueSource.of,
     RabbitStreams: StreamSource.of,
 }
-TABLES: Mapping[type, Callable[[Pipeline, str, str], PipelineTables]] = {Delta: PipelineTables.of}
+TABLES: Mapping[type, Callable[[Pipeline, str, str, Held], PipelineTables]] = {Delta: PipelineTables.of}
 OWNERS: Mapping[type, Callable[[str, Iterable[str]], str | None]] = {Delta: PipelineTables.find_owner}
 
 RENAMES: Mapping[type, Callable[[str, str, str, int], None]] = {
-    Files: lambda tables, old, new, number: FileIndex(join(tables, "index")).rename(old, new, number)
+    Files: lambda tables, old, new, number: FileIndex.at(join(tables, "index")).rename(old, new, number)
 }
 
 # How a declaration reads a sample from the first offset: one file, or a number of records, per partition. A source that is
@@ -56,17 +57,18 @@ NARROWED: Mapping[type, Callable[[Any, int, int], Any]] = {
 }
 
 
-def open_source(pipeline: Pipeline) -> Source:
-    """Return the source that the pipeline declares.
+def open_source(pipeline: Pipeline, held: Held | None = None) -> Source:
+    """Return the source that the pipeline declares. `held` keeps what the source and the table have read.
 
-    Raises: ConfigError, if the type of the declaration is unknown, or if a variable that it names is not set.
+    Raises: ConfigError if the type is unknown or a variable is not set; of several variables it names one of the source.
     """
     for text in pipeline.source.texts:
         expand(text)
-    return _open_source(pipeline, open_tables(pipeline, pipeline.group))
+    held = held or Held()
+    return _open_source(pipeline, open_tables(pipeline, pipeline.group, held=held), held)
 
 
-def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
+def _open_source(pipeline: Pipeline, tables: PipelineTables, held: Held) -> SparkSource:
     """Return the source, with its own files beside these tables."""
     main = tables.main
 
@@ -74,7 +76,7 @@ def _open_source(pipeline: Pipeline, tables: PipelineTables) -> SparkSource:
         return {p: one.offset for p, one in main.read_positions_in(main.open(), partitions).items()}
 
     return _choose(SOURCES, pipeline.source)(
-        pipeline, SourceContext(tables.location, tables.scratch, read_offsets, main.read_schema)
+        pipeline, SourceContext(tables.location, tables.scratch, read_offsets, main.read_schema, held)
     )
 
 
@@ -100,12 +102,16 @@ def rename_offsets(pipeline: Pipeline, old: str, number: int) -> None:
         rename(open_tables(pipeline, pipeline.group).location, old, pipeline.name, number)
 
 
-def open_tables(pipeline: Pipeline, group: str, meta: str = "") -> PipelineTables:
-    """Return the tables that the pipeline declares, as the group with the random id `meta` owns them.
+def open_tables(pipeline: Pipeline, group: str, meta: str = "", held: Held | None = None) -> PipelineTables:
+    """Return the tables that the pipeline declares.
 
-    Without an id they are only read. Raises ConfigError if the type of the declaration is unknown.
+    Args:
+        meta: the random id of the group that owns them. Without an id they are only read.
+        held: keeps what the tables have read, for the next opening.
+
+    Raises: ConfigError if their type is unknown.
     """
-    return _choose(TABLES, pipeline.table)(pipeline, group, meta)
+    return _choose(TABLES, pipeline.table)(pipeline, group, meta, held or Held())
 
 
 def find_owner(declared: object, place: str, pipelines: Iterable[str]) -> str | None:
@@ -132,7 +138,8 @@ def open_ports(
 
     Raises: ConfigError, if the type of a declaration is unknown.
     """
-    tables = open_tables(pipeline, group, meta)
+    held = Held()
+    tables = open_tables(pipeline, group, meta, held)
 
     def bind(source: SparkSource) -> Ports:
         job = SparkJob(pipeline, source, tables.location, connect)
@@ -142,7 +149,7 @@ def open_ports(
         assert isinstance(source, Replays), "a replay checks this first"
         return bind(source.reread(ranges))
 
-    source = _open_source(pipeline, tables)
+    source = _open_source(pipeline, tables, held)
     return bind(source)
 
 

@@ -12,6 +12,7 @@ from rota.dagster.assets.names import INCARNATION, Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.polling import PAUSE, count_places, poll
+from rota.held import Held
 from rota.ids import WORKER_TAG
 from rota.pipeline import Pipeline
 
@@ -24,7 +25,11 @@ FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that 
 
 
 def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
-    """The sensor. Law: an incarnation of a worker has at most one unfinished run, and a worker that is gone has none."""
+    """The sensor. Law: an incarnation of a worker has at most one unfinished run, and a worker that is gone has none.
+
+    The code server keeps what the ticks have read of the index.
+    """
+    held = Held()
 
     @dg.sensor(
         name=names.backlog_sensor(pipeline.name),
@@ -39,7 +44,7 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
 
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
-            looks = Looks(mine, tree, pipeline, names, WorkWatcher(tree, pipeline))
+            looks = Looks(mine, tree, pipeline, names, WorkWatcher(tree, pipeline, held=held))
             pause = max(PAUSE, find_interval([pipeline]))
             requests = poll(looks.look, bool, count_places(context.instance), pause=pause)
         if not requests:

@@ -15,6 +15,7 @@ from rota.dagster.sensors import runs
 from rota.dagster.sensors.owners import show_claims
 from rota.dagster.sensors.seen import read_sensors
 from rota.face.dagster_state import DagsterSeen
+from rota.held import Held
 from rota.ids import REBALANCE_TAG, WORKER_TAG
 from rota.pipeline import Pipeline
 
@@ -30,10 +31,11 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
 
     Invariants: it also looks at a pipeline without runs. A rewritten file, a parked or an unowned partition is on the page
     within two looks. Looks take a twentieth of the time, unless that makes a pause longer than `LONGEST` seconds. What may
-    heal is looked at again when it should have.
+    heal is looked at again when it should have. The code server keeps what the looks have read of tables and indexes.
 
     The backlog sensor, which launches runs, is another one: a pipeline whose checks fail is consumed as far as possible.
     """
+    held = Held()
 
     @dg.sensor(
         name=names.checks(pipeline.name),
@@ -51,7 +53,7 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
             with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
                 if not tree.exists():
                     return dg.SkipReason(f"group {pipeline.group} is not founded yet")
-                said, memory = look(tree, pipeline, names, before, see_dagster(context, pipeline, names))
+                said, memory = look(tree, pipeline, names, before, see_dagster(context, pipeline, names), held)
                 moved, upto = show_claims(context.instance, tree, pipeline, names, before.claims)
         except ExpectedFailure as error:
             if abs(began - before.at) >= SILENT:

@@ -88,10 +88,6 @@ class MemoryLog:
         yield from (("remove", {"path": quote(path), "dataChange": one.changes}) for path in one.removes or ())
         yield from (("add", {"path": quote(f.path), "dataChange": one.changes}) for f in one.adds)
 
-    def stamp_newest(self) -> object:
-        """See `Log.stamp_newest`."""
-        return self.newest if self.commits else None
-
     def append(self, draft: Draft[Any]) -> None:
         """See `Version.append`."""
         self.pause()

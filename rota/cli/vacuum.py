@@ -21,7 +21,7 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
 
     Of PIPELINES, or of all. Use no other vacuum: it does not know which files running jobs need.
     """
-    from rota.deltalog.delta_log import is_checkpoint
+    from rota.deltalog.log_files import is_checkpoint
     from rota.registry import open_tables
 
     there = load_catalog().pipelines

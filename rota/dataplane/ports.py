@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from rota.errors import DataError, RotaError
+from rota.held import Held
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import DataFile, Position, Ranges, Spans
 
@@ -33,12 +34,14 @@ class SourceContext:
         scratch: a folder that the run and its Spark can read and write. An attempt keeps its files there.
         read_offsets: returns the table's offset of each partition; None if the table does not know the partition.
         read_columns: returns the table's columns as JSON; None if there is no table.
+        held: keeps what the source has read of its index.
     """
 
     location: str
     scratch: Path
     read_offsets: Callable[[Iterable[str]], Mapping[str, int | None]]
     read_columns: Callable[[], str | None]
+    held: Held = field(default_factory=Held)
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,8 @@ class Log(Protocol):
         ...
 
     def open(self) -> Version | None:
-        """Return the newest version; None if there is no table."""
+        """Return the newest version; None if there is no table. The version equals the one that was opened before if no
+        commit came since."""
         ...
 
     def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> Version:
@@ -191,10 +192,6 @@ class Log(Protocol):
     def read_info(self, version: int) -> Mapping[str, Any]:
         """Return what the commit of this version states about itself, with its number as `version`; empty if there is no
         such commit."""
-        ...
-
-    def stamp_newest(self) -> object:
-        """Return a value that changes with each commit, without opening the table; None if there is no table."""
         ...
 
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -4,7 +4,7 @@ Laws:
 1. It only looks. Own records are read before live nodes: see `eligibility`.
 2. A source or table that cannot be read, or does not answer within `ANSWER` seconds, is reported as that. The others are
    read.
-3. What did not change is not read again: a table's log and positions are kept until its stamp is another.
+3. What did not change is not read again: a table's log and positions are kept until its newest version is another.
 """
 
 from collections import Counter
@@ -23,6 +23,7 @@ from rota.dataplane.spark.probe import explain_silence
 from rota.errors import ForeignTable, RotaError
 from rota.face.answers import Questions
 from rota.face.seen import OPEN, PipelineSeen, Seen
+from rota.held import Held
 from rota.ids import WAITING, worker_of
 from rota.ledger.ledger import Ledger
 from rota.ledger.values import LogEntry, Position
@@ -53,6 +54,7 @@ class HealthReader:
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[object, TableSeen]] = {}
+        self._held = Held()
         self._questions = Questions[tuple[PipelineSeen, tuple[LogEntry, ...]]]()
 
     def read(self, tree: GroupReader, pipelines: Sequence[Pipeline]) -> tuple[Seen, Mapping[str, int]]:
@@ -76,16 +78,16 @@ class HealthReader:
         self, tree: GroupReader, pipeline: Pipeline, facts: Facts, basis: Basis
     ) -> tuple[PipelineSeen, tuple[LogEntry, ...]]:
         table = self._read_table(tree, pipeline, basis)
-        return read_pipeline(tree, pipeline, facts, table), table.past
+        return read_pipeline(tree, pipeline, facts, table, self._held), table.past
 
     def _read_table(self, tree: GroupReader, pipeline: Pipeline, basis: Basis) -> TableSeen:
         try:
-            main = open_tables(pipeline, tree.group, basis.meta.id).main
+            main = open_tables(pipeline, tree.group, basis.meta.id, self._held).main
         except RotaError as error:
             return TableSeen(refusal=str(error))
         ids = list_ids(basis, pipeline)
         try:
-            stamp = main.log.stamp_newest(), basis.meta.id, ids
+            stamp = main.open(), basis.meta.id, ids
         except RotaError as error:
             return describe_refusal(error)
         known, table = self._tables.get(pipeline.name, (None, TableSeen()))
@@ -177,7 +179,9 @@ def list_ids(basis: Basis, pipeline: Pipeline) -> tuple[str, ...]:
     return tuple(map(pipeline.partition, record.keys)) if record else ()
 
 
-def read_pipeline(tree: GroupReader, pipeline: Pipeline, facts: Facts, table: TableSeen) -> PipelineSeen:
+def read_pipeline(
+    tree: GroupReader, pipeline: Pipeline, facts: Facts, table: TableSeen, held: Held | None = None
+) -> PipelineSeen:
     """What the pipeline's source says, beside what its table said. Of partitions of this pipeline in `facts`."""
     ids = tuple(p for p in facts.partitions if p.partition(":")[0] == pipeline.name)
     seen = PipelineSeen(
@@ -189,7 +193,7 @@ def read_pipeline(tree: GroupReader, pipeline: Pipeline, facts: Facts, table: Ta
         foreign=table.foreign,
     )
     try:
-        source = open_source(pipeline)
+        source = open_source(pipeline, held)
         readable = (p for p in ids if p not in facts.unreadable)
         query = Query(open_since=facts.now - OPEN, inspect=True)
         found = observe(source, facts.checkpoints, readable, query)

@@ -16,6 +16,7 @@ from rota.coordination.records import Checkpoint, Live
 from rota.coordination.views import Read
 from rota.dataplane.ports import ENDS, Observation, Query, Source
 from rota.errors import RotaError
+from rota.held import Held
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
 from rota.registry import open_source
@@ -110,13 +111,20 @@ class WorkWatcher:
         pipeline: the pipeline.
         source: the source of a run. None opens the pipeline's source at each poll, and counts what will be ready for a run
             that is launched now. If a file is written again meanwhile, the run waits for it as for any new file.
+            The watcher keeps in `held` what these sources have read.
         incarnation: the incarnation whose work is sought; None for all of the group.
     """
 
     def __init__(
-        self, tree: GroupReader, pipeline: Pipeline, source: Source | None = None, incarnation: str | None = None
+        self,
+        tree: GroupReader,
+        pipeline: Pipeline,
+        source: Source | None = None,
+        incarnation: str | None = None,
+        held: Held | None = None,
     ) -> None:
         self.tree, self.pipeline, self.source, self.incarnation = tree, pipeline, source, incarnation
+        self._held = held or Held()
         self.lives: Mapping[str, Live | None] = {}  # incarnation -> its announcement; None: it cannot be read
         self.seen = Observation(ends={})  # of the last poll
         self._readings = Readings(tree.store)
@@ -133,7 +141,7 @@ class WorkWatcher:
             lambda: _read_facts(self.tree, self.pipeline, self.incarnation),
             lasts=lambda found: not found.parked,  # a parked partition is due without a change in ZooKeeper
         )
-        source, query = (self.source, ENDS) if self.source else (open_source(self.pipeline), LAUNCHED)
+        source, query = (self.source, ENDS) if self.source else (open_source(self.pipeline, self._held), LAUNCHED)
         found, self.seen = observe_work(facts, source, self.incarnation, query)
         return found
 

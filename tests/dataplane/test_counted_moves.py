@@ -143,7 +143,7 @@ def test_a_move_is_read_once_and_one_that_kept_its_rows_stops_nothing(
     table = fill(tmp_path, BATCHES)
     DeltaTable(table.location).optimize.compact()
     table.find_foreign_commits(["p"])
-    monkeypatch.setattr("rota.deltalog.kept_tables.list_moved", None)
+    monkeypatch.setattr("rota.deltalog.past.list_moved", None)
     assert not table.find_foreign_commits(["p"])
     append_batch(table)
     assert count_rows(table) == expect_rows(p=2 * BATCHES + 2)

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,7 +22,7 @@ from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.file_index import FileIndex, LandedFile
 from rota.dataplane.files.landing import Rested
 from rota.dataplane.ports import ASSIGN, ENDS
-from rota.deltalog.delta_log import DeltaLog
+from rota.deltalog.delta_log import DeltaVersion
 from rota.errors import EnvironmentFailed
 from tests.dataplane.conftest import log
 from tests.dataplane.landing_folders import land, source
@@ -58,7 +59,7 @@ def make_file(partition: str, number: int) -> LandedFile:
 @given(STEPS, st.dictionaries(PART, SPAN))
 def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], ranges: dict[str, tuple[int, int]]) -> None:
     with TemporaryDirectory() as folder:
-        index, model = FileIndex(f"{folder}/index"), {p: list[LandedFile]() for p in PARTITIONS}
+        index, model = FileIndex.at(f"{folder}/index"), {p: list[LandedFile]() for p in PARTITIONS}
         for step in steps:
             if isinstance(step, dict):
                 known: dict[str, frozenset[str]] = {}
@@ -75,7 +76,7 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
                 if number < len(model[p]):
                     model[p][number] = LandedFile(model[p][number].path, 7, 7)
                     renewed = {p: {number: model[p][number]}}
-                    as_now = FileIndex(index.location, renewed=renewed)
+                    as_now = replace(index, renewed=renewed)
                     assert as_now.files({p: (number, number + 1)})[p][number] == model[p][number]
                     as_now.keep((p,))
             elif Path(index.location).exists():
@@ -94,7 +95,7 @@ def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], range
 
 
 def fill_index(folder: Path, files: int = 12) -> FileIndex:
-    index = FileIndex(str(folder / "index"))
+    index = FileIndex.at(str(folder / "index"))
     index.extend(PARTITIONS, lambda known: [{p: [make_file(p, i) for i in range(files)] for p in known}])
     return index
 
@@ -115,20 +116,12 @@ def test_a_look_reads_what_may_hold_it_and_a_process_keeps_little(
     """At 1,000,000 files every process read and kept all of them: 790 MiB."""
     index, groups, real = fill_index(tmp_path, 120), list[int](), pq.ParquetFile.read_row_groups
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", lambda f, some, *a: groups.extend(some) or real(f, some, *a))
-    file_index.READ.clear()
+    index = FileIndex.at(index.location)
     assert index.given(PARTITIONS) == dict.fromkeys(PARTITIONS, 120)
     assert not groups
     index.files({"p:a": (118, 120), "p:b": (0, 1)})
     assert len(groups) == 2, "of 240 row groups"
-    assert not any(file.kept for file in file_index.READ[index.location].files.values())
-
-
-def test_a_process_keeps_the_indexes_that_it_read_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_index, "INDEXES", 2)
-    indexes = [fill_index(tmp_path / name, 3) for name in "abc"]
-    for _ in range(2):
-        assert [index.given(PARTITIONS) for index in indexes] == [dict.fromkeys(PARTITIONS, 3)] * 3
-        assert list(file_index.READ) == [index.location for index in indexes[1:]]
+    assert not any(file.kept for file in index.read.newest[1].values())
 
 
 def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +139,7 @@ def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_of_many_new_files_few_are_held_and_those_of_a_look_that_broke_off_keep_their_ordinals(tmp_path: Path) -> None:
     """At 1,000,000 new ones a process held all of them: 1 GB."""
-    index, held, most = FileIndex(str(tmp_path / "index")), 0, 0
+    index, held, most = FileIndex.at(str(tmp_path / "index")), 0, 0
     partitions = tuple(f"p:{number:02}" for number in range(40))
 
     def find(known: Mapping[str, frozenset[str]]) -> Iterator[Mapping[str, list[LandedFile]]]:
@@ -198,9 +191,8 @@ def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) ->
     keep = pa.array([o != 3 for o in rows["ordinal"].to_pylist()])
     left = [rows.filter(keep), rows.slice(0, 1)] if lost == "beside one that is doubled" else [rows.filter(keep)]
     pq.write_table(pa.concat_tables(left), name)
-    file_index.READ.clear()
     with pytest.raises(EnvironmentFailed, match="has lost rows of p:a"):
-        index.files({"p:a": (2, 4)})
+        FileIndex.at(index.location).files({"p:a": (2, 4)})
 
 
 def test_large_files_are_left_as_they_are(tmp_path: Path) -> None:
@@ -277,17 +269,17 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
         land(tmp_path, f"x/{i:03}.json")
         one.observe(("p:x",), ASSIGN)
     assert one.observe(("p:x",)).assigned == {"p:x": 30}
-    assert sum(file.rows for file in file_index.READ[one.index.location].files.values()) == 30
+    assert sum(file.rows for file in one.index.read.newest[1].values()) == 30
     assert len(seen) == len(set(seen))
 
 
 def test_a_look_opens_no_log_that_did_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sensors look once a second and runs twice, and opening the table was half of each look."""
-    one, opened, real = source(tmp_path), list[str](), DeltaLog.open
+    one, opened, real = source(tmp_path), list[int](), DeltaVersion.files
     for name in ("x/1.json", "x/2.json"):
         land(tmp_path, name)
         one.observe(("p:x",), ASSIGN)
-    monkeypatch.setattr(DeltaLog, "open", lambda log: opened.append(log.location) or real(log))
+    monkeypatch.setattr(DeltaVersion, "files", lambda version: opened.append(version.number) or real(version))
     land(tmp_path, "x/3.json")
     assert [one.observe(("p:x",)).ends for _ in range(5)] == [{"p:x": 3}] * 5
     assert len(opened) <= 1
@@ -298,7 +290,8 @@ def test_an_index_that_went_on_or_was_brought_back_is_read_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(DeltaLog, "stamp", lambda *_: (0, 0))
+        real = FileIndex.read_newest
+        monkeypatch.setattr(FileIndex, "read_newest", lambda of: list(of.read.newest[1].values()) or real(of))
     one, seen = source(tmp_path), list[int]()
     index, copy = Path(one.index.location), tmp_path / "copy"
 
@@ -341,7 +334,7 @@ def test_a_damaged_index_is_one_line_with_the_way_on(
         land(tmp_path, name)
         one.observe(("p:x",), ASSIGN)
     damage(Path(one.index.location))
-    file_index.READ.clear()
+    one = source(tmp_path)
     for query in (ENDS, ASSIGN):
         with pytest.raises(EnvironmentFailed, match=rf"{said}.*: move {tmp_path}/table away, then rota adopt"):
             one.observe(("p:x",), query)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -18,12 +17,12 @@ from deltalake.transaction import AddAction
 from rota.deltalog import delta_log, packing, packs
 from rota.deltalog.delta_log import DeltaLog
 from rota.deltalog.features import WRITTEN
-from rota.deltalog.kept_tables import KEPT
 from rota.deltalog.port import Draft
 from rota.errors import EnvironmentFailed, ForeignTable
-from rota.ledger.change import commit_change, read_back
+from rota.ledger.change import commit_change
 from rota.ledger.merging import FEW, merge_beside_run
 from rota.ledger.schema import FIRST
+from tests.dataplane.conformance.histories import SOON
 from tests.dataplane.conformance.log_suite import append, make_file
 from tests.dataplane.conftest import NO_DAMAGE, damage
 from tests.dataplane.delta_tables import append_batch, expect_rows, fill
@@ -43,7 +42,6 @@ OF_READERS = {
     "vacuumProtocolCheck", "variantType", "variantType-preview", "variantShredding-preview", "catalogManaged",
     "catalogOwned-preview",
 }  # fmt: skip
-SOON = 2**40  # no commit is too young to be packed
 
 
 @pytest.fixture
@@ -170,7 +168,7 @@ def test_what_a_table_requires_of_rows_is_refused_in_one_line(
     change_metadata(table, change)
     if checkpoint and name != "another checkpoint":
         DeltaTable(table).create_checkpoint()
-        KEPT.clear()
+        log = DeltaLog(log.location)
     refused = pytest.raises((EnvironmentFailed, ForeignTable), match=rf"^.*{re.escape(said)}[^\n]*$")
     with refused if name in ASKED else nullcontext():
         append(log, adds=(make_file("p", 0, 1),))
@@ -206,38 +204,6 @@ def test_of_a_table_that_only_grows_no_row_is_taken_and_files_are_put_together(l
     assert log.open().files().num_rows == 1  # type: ignore[union-attr]
 
 
-def test_delta_rs_reads_what_was_put(log: DeltaLog, table: Path) -> None:
-    """Version, files with their statistics, transactions and words, from commits and from the checkpoints among them."""
-    gone = make_file("ü p", 0, 3)
-    for number in range(8):
-        file = make_file("p", number, number + 2)
-        newest = append(
-            log, sets={"a": number, 'b "c"/é\u2028': 2**62}, said={"rota.op": "x", "rota.n": "é"}, adds=(file,)
-        )
-        if number == 2:
-            append(log, adds=(gone,))
-        if number == 5:
-            append(log, removes={gone.path: 7})
-        theirs = DeltaTable(table)
-        assert newest.number == theirs.version() - (number in (2, 5))
-    newest = log.open()
-    assert newest
-    assert len(list(table.glob("_delta_log/*.checkpoint.parquet"))) == 3
-    for _ in range(2):  # and once no commit before the checkpoint is there
-        theirs = DeltaTable(table)
-        rows = pa.table(theirs.get_add_actions(flatten=True))
-        assert sorted(rows.to_pylist(), key=str) == sorted(newest.files().to_pylist(), key=str)
-        assert (rows.num_rows, set(rows["num_records"].to_pylist()), set(rows["min._partition"].to_pylist())) == (
-            8,
-            {2},
-            {"p"},
-        )
-        assert [theirs.transaction_version(name) for name in ("a", 'b "c"/é\u2028')] == [7, 2**62]
-        assert theirs.history(1) == read_back(newest, 1)
-        for commit in sorted(table.glob("_delta_log/*.json"))[:8]:
-            commit.unlink()
-
-
 def test_a_file_of_any_name_is_added_and_removed(log: DeltaLog, table: Path) -> None:
     names = ["a b", "100%", "%41", "ü", "x=1", "it's", "#?[]{}~", "a+b&c=d", ":;,@!()"]
     files = tuple(replace(make_file("p", 0, 1), path=f"data/{name}.parquet") for name in names)
@@ -265,7 +231,7 @@ def test_who_stood_still_until_its_version_was_packed_writes_nothing(
     with pytest.raises(EnvironmentFailed, match="is not the one of version 1") if guarded else nullcontext():
         commit_change(log, lambda _: Draft(old, {"a": 2}, result=True))
     assert (table / f"_delta_log/{old.number + 1:020}.json").exists() == (not guarded), "told as in, and not there"
-    KEPT.clear()
+    log = DeltaLog(log.location)
     assert DeltaTable(table).transaction_version("a") == log.open().transaction("a") == 1  # type: ignore[union-attr]
 
 
@@ -322,17 +288,6 @@ def test_a_checkpoint_that_fails_fails_no_commit(
     monkeypatch.setattr(delta_log, "TAIL", 1)
     assert log.checkpoint()
     assert len(list(table.glob("_delta_log/*.checkpoint.parquet"))) == 1
-
-
-def test_a_writer_of_another_program_and_rota_go_on_from_each_other(log: DeltaLog, table: Path) -> None:
-    for number in range(7):
-        append(log, sets={"a": number}, adds=(make_file("p", number, number + 1),))
-        there, moved = DeltaTable(table), CommitProperties(app_transactions=[Transaction("b", number)])
-        there.create_write_transaction([], "append", there.schema(), partition_by=[], commit_properties=moved)
-        newest = log.open()
-        assert newest
-        assert [newest.transaction(name) for name in "ab"] == [number] * 2
-        assert newest.number == DeltaTable(table).version() == 2 * number + 2
 
 
 EACH = 25  # commits of a writer

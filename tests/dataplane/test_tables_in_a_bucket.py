@@ -11,9 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from rota.dagster.sensors import checks, membership, polling
-from rota.dataplane.files import file_index
 from rota.dataplane.spark import writing
-from rota.deltalog import delta_log, kept_tables
+from rota.deltalog import delta_log
 from rota.errors import EnvironmentFailed
 from rota.face.health import HealthReader
 from rota.local.bucket import CREDENTIALS, BucketServer
@@ -102,15 +101,16 @@ def test_a_batch_costs_as_many_requests_whatever_is_in_the_table(
     """A run that has begun, the first batch of a run, and the batch whose commit makes a checkpoint."""
     monkeypatch.setattr(delta_log, "OFTEN", 10)
     one.give("a")
+    ports = one.ports
 
     def cost(number: int) -> int:
         one.rows("a", str(number), 3)
         before = bucket_server.count_requests()
-        one.run("a")
+        one.run("a", ports=ports)
         return bucket_server.count_requests() - before
 
     costs = [cost(number) for number in range(13)]
-    forget()
+    ports = one.ports
     first = cost(13)
     assert max(sorted(costs[1:])[:8]) <= BATCH, sorted(costs)
     assert max(costs) <= WITH_CHECKPOINT, costs
@@ -143,12 +143,6 @@ def count_one(server: BucketServer, what: Callable[[], object]) -> int:
     before = server.count_requests()
     what()
     return server.count_requests() - before
-
-
-def forget() -> None:
-    """As a process knows that begins."""
-    for known in (kept_tables.KEPT, kept_tables.NEWEST, file_index.READ):
-        known.clear()
 
 
 def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_lost(

@@ -143,8 +143,9 @@ class World:
     def connect(self, endpoint: str | None) -> "SparkSession":
         return self.spark or session.open_session(endpoint)
 
-    def run(self, *keys: str, incarnation: str | None = None, **more: Any) -> list[Event]:
-        """One run over the keys, with a session of its own; the worker's Spark answers for all its runs."""
+    def run(self, *keys: str, incarnation: str | None = None, ports: Ports | None = None, **more: Any) -> list[Event]:
+        """One run over the keys, with a session of its own; the worker's Spark answers for all its runs. A run that goes on
+        passes its `ports`."""
         self.runs += 1
         tree = self.open()
         partitions = [self.pipeline.partition(k) for k in keys]
@@ -156,7 +157,7 @@ class World:
                     incarnation or self.incarnation,
                     partitions,
                     f"run{self.runs}",
-                    self.open_ports(**more),
+                    ports or self.open_ports(**more),
                 )
             )
         finally:

@@ -241,7 +241,7 @@ def test_a_run_is_launched_for_files_that_will_have_rested_once_it_is_there(
     ready(desk)
     monkeypatch.setattr("rota.run.work.LAUNCHED", Query(ahead=launch))
     monkeypatch.setattr(
-        "rota.run.work.open_source", lambda of: replace(open_source(of), clock=lambda: time.time() + 2000.0)
+        "rota.run.work.open_source", lambda *of: replace(open_source(*of), clock=lambda: time.time() + 2000.0)
     )
     pipeline = desk.catalog.pipelines["p"]
     resting = replace(pipeline, source=replace(pipeline.source, settle=3600.0))  # type: ignore[type-var]

@@ -13,6 +13,7 @@ from rota.dataplane.delta.parquet_files import ParquetFiles
 from rota.dataplane.delta.vacuum import shorten_logs, vacuum
 from rota.deltalog.delta_log import DeltaLog
 from rota.errors import EnvironmentFailed, ForeignTable, counted
+from rota.held import Held
 from rota.ledger.identity import explain_taken, find_owner_among
 from rota.ledger.ledger import Ledger
 from rota.pipeline import Pipeline
@@ -20,9 +21,12 @@ from rota.settings import resolve_place
 from rota.stores import is_url, join
 
 
-def open_table(place: Path | str, group: str, meta: str, pipeline: str = "", *, editable: bool = False) -> Ledger:
-    """The table in this folder or at this URL, as this pipeline of the group sees it. Nothing is read yet."""
-    return Ledger(DeltaLog(str(place)), ParquetFiles(str(place)), group, meta, pipeline, editable)
+def open_table(
+    place: Path | str, group: str, meta: str, pipeline: str = "", *, editable: bool = False, held: Held | None = None
+) -> Ledger:
+    """Return the table in this folder or at this URL, as this pipeline of the group sees it. Reads nothing yet."""
+    log = (held or Held()).get(DeltaLog, str(place))
+    return Ledger(log, ParquetFiles(str(place)), group, meta, pipeline, editable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,11 @@ class PipelineTables:
     quarantine: Ledger
 
     @classmethod
-    def of(cls, pipeline: Pipeline, group: str, meta: str) -> "PipelineTables":
-        """`meta` is the random id of the group's meta record."""
-        place = resolve_place(pipeline.table.path)
-        main = open_table(join(place, "main"), group, meta, pipeline.name)
-        return cls(place, main, open_table(join(place, "quarantine"), group, meta, pipeline.name, editable=True))
+    def of(cls, pipeline: Pipeline, group: str, meta: str, held: Held | None = None) -> "PipelineTables":
+        """Return the tables that the pipeline declares. `meta` is the random id of the group's meta record."""
+        place, name = resolve_place(pipeline.table.path), pipeline.name
+        main = open_table(join(place, "main"), group, meta, name, held=held)
+        return cls(place, main, open_table(join(place, "quarantine"), group, meta, name, editable=True, held=held))
 
     @property
     def scratch(self) -> Path:

@@ -24,8 +24,9 @@ from pathlib import Path
 from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
-from rota.deltalog.delta_log import LOG, DeltaLog
+from rota.deltalog.delta_log import DeltaLog
 from rota.deltalog.features import describe_error
+from rota.deltalog.log_files import LOG
 from rota.deltalog.packing import pack
 from rota.deltalog.packs import FOLDER
 from rota.errors import ConfigError, EnvironmentFailed

@@ -6,8 +6,8 @@ see the same new file, one loses and reads again. The index has the size and tim
 or with which it is to be read: `keep` writes them.
 
 The cost of a read depends on the partitions and ordinals that are asked for. Every file of the index is sorted by partition
-and ordinal, so that only the row groups are read that may hold them. A process caches the spans of each file, and the rows
-of small files.
+and ordinal, so that only the row groups are read that may hold them. An index keeps the spans of each file that it read, and
+the rows of small files.
 """
 
 import json
@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
 import pyarrow as pa
@@ -33,7 +34,6 @@ from rota.dataplane.files.spans import (
 )
 from rota.dataplane.footers import resolve_path
 from rota.deltalog.delta_log import DeltaLog
-from rota.deltalog.kept_tables import drop_oldest
 from rota.deltalog.port import Draft, Version
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
@@ -46,7 +46,6 @@ RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which some are put together
 LARGE = 100_000  # rows of a file of the index that is left as it is
 ALL = 2**62
-INDEXES = 300  # that a process keeps
 Given = tuple[dict[str, int], tuple[str, ...]]  # how many files partitions have, and the partitions that are left
 Rewritten = tuple[dict[str, int], tuple[DataFile, ...]]  # what to remove (path -> bytes), and the files in its place
 New = Callable[
@@ -63,18 +62,12 @@ class LandedFile:
     modified: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadIndex:
-    """The files of an index as this process read them last, by name: those that its table names at this version. `table` is
-    the table's id; empty: there was none."""
+    """What was read of an index last. `newest` has the version, which is None before the first read and if there was no
+    table, and its files by name; threads replace both at once."""
 
-    version: int
-    stamp: str | None
-    files: Mapping[str, IndexFile]
-    table: str = ""
-
-
-READ: dict[str, ReadIndex] = {}  # by the location of the index
+    newest: tuple[Version | None, Mapping[str, IndexFile]] = (None, MappingProxyType({}))
 
 
 class IndexedFiles(Sequence[LandedFile]):
@@ -103,28 +96,35 @@ class IndexedFiles(Sequence[LandedFile]):
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """The index of one source; `location` is its table. `renewed` (partition -> ordinal -> file) has the present state of
-    files, which replaces that of the table."""
+    """The index of one source, the table of `log`. `renewed` (partition -> ordinal -> file) has the present state of files,
+    which replaces that of the table. `read` has what was read last."""
 
-    location: str
+    log: DeltaLog
     renewed: Mapping[str, Mapping[int, LandedFile]] = field(default_factory=dict)
+    read: ReadIndex = field(default_factory=ReadIndex, compare=False)
+
+    @classmethod
+    def at(cls, location: str) -> "FileIndex":
+        """Return the index at this location. Reads nothing yet."""
+        return cls(DeltaLog(location))
 
     @property
-    def log(self) -> DeltaLog:
-        """The log of the index."""
-        return DeltaLog(self.location)
+    def location(self) -> str:
+        """Where the table of the index is."""
+        return self.log.location
 
     @property
     def id(self) -> str:
-        """The id of its table, as this process read it last; empty if there was no table."""
-        if self.location not in READ:
-            self._read_newest()
-        return READ[self.location].table
+        """The id of its table, as it was read last; empty if there was no table."""
+        if self.read.newest[0] is None:
+            self.read_newest()
+        version, _ = self.read.newest
+        return version.table if version else ""
 
     def files(self, wanted: Ranges | Iterable[str]) -> Mapping[str, IndexedFiles]:
         """Return the files of each partition, all or those in [start, end), by ordinal; empty if there is no index yet."""
         ranges = wanted if isinstance(wanted, Mapping) else dict.fromkeys(wanted, (0, ALL))
-        there = self._read_newest()
+        there = self.read_newest()
         counts = self._count_files(there, ranges)
         found: dict[str, dict[int, LandedFile]] = {p: {} for p in ranges}
         for rows in self._read_between(there, ranges, SCHEMA.names):
@@ -139,11 +139,11 @@ class FileIndex:
 
     def given(self, partitions: Iterable[str]) -> Mapping[str, int]:
         """Return how many files of each partition have an ordinal."""
-        return self._count_files(self._read_newest(), partitions)
+        return self._count_files(self.read_newest(), partitions)
 
     def latest(self, partitions: tuple[str, ...], new: New) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """Return how many files of each partition have an ordinal, and what `extend` would return. Writes nothing."""
-        counts, looks = self._look(self._read_newest(), partitions, new)
+        counts, looks = self._look(self.read_newest(), partitions, new)
         return counts, {p: counts[p] + len(files) for found in looks for p, files in found.items()}
 
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
@@ -234,23 +234,21 @@ class FileIndex:
     def find_alike(self, files: Iterable[LandedFile]) -> Iterator[tuple[str, int, LandedFile]]:
         """Partition, ordinal and file of all that have the time of one of these."""
         times = pa.array({file.modified for file in files}, pa.int64())
-        for file in self._read_newest() if len(times) else ():
+        for file in self.read_newest() if len(times) else ():
             for rows in self._read(find_times(file, times)):
                 yield from ((p, o, LandedFile(*one)) for p, o, *one in zip(*map(pa.Array.to_pylist, rows), strict=True))
 
-    def _read_newest(self) -> list[IndexFile]:
-        """The files of the index at its newest version. The log is read where it went on since this process read it."""
-        last = READ.get(self.location)
-        if last is not None and last.stamp is not None and last.stamp == self.log.stamp(last.version):
-            return list(last.files.values())
-        return self._read_files(self.log.open())
+    def read_newest(self) -> list[IndexFile]:
+        """Return the files of the index at its newest version."""
+        table = self.log.open()
+        version, files = self.read.newest
+        if table is not None and table is version:
+            return list(files.values())
+        return self._read_files(table)
 
     def _read_files(self, table: Version | None) -> list[IndexFile]:
-        """The files of the index at this version, and what each spans."""
-        last = READ.get(self.location)
-        known = last.files if last else {}
-        version = table.number if table else -1
-        stamp = self.log.stamp(version)
+        """Return the files of the index at this version, and what each spans. A file that was read is not read again."""
+        _, known = self.read.newest
         names = table.files()["path"].to_pylist() if table else []
         try:
             found = {
@@ -258,9 +256,7 @@ class FileIndex:
             }
         except (OSError, pa.ArrowInvalid) as error:
             raise _lost(self.location, f"cannot be read ({error})") from error
-        READ.pop(self.location, None)
-        READ[self.location] = ReadIndex(version, stamp, found, table.table if table else "")
-        drop_oldest(READ, INDEXES)
+        self.read.newest = table, found
         return list(found.values())
 
     def _count_files(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:

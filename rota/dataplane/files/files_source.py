@@ -65,7 +65,7 @@ class FilesSource:
     @classmethod
     def of(cls, pipeline: Pipeline, context: SourceContext) -> "FilesSource":
         """The source that the pipeline declares, with the environment's variables filled in."""
-        declared, index = cast(Files, pipeline.source), FileIndex(join(context.location, "index"))
+        declared, index = cast(Files, pipeline.source), context.held.get(FileIndex.at, join(context.location, "index"))
         landing = open_landing(declared.path, context.scratch)
         return cls(pipeline.name, landing, declared, index, read_columns=context.read_columns)
 
