@@ -127,7 +127,9 @@ def _run_batches(url: str, scratch: Path) -> None:
 def _make_pipeline(format: Format, scratch: Path) -> Pipeline:
     """Return a pipeline with two landed partitions of the format."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
+    from pyarrow import fs
+
+    from rota.deltalog.parquet import write_parquet
 
     landing = scratch / f"landing-{format}"
     for key in ("a", "b"):
@@ -138,7 +140,8 @@ def _make_pipeline(format: Format, scratch: Path) -> Pipeline:
         elif format == "csv":
             file.write_text("n,at\n" + "".join(f"{r['n']},{r['at']}\n" for r in ROWS) + "not,a record\n")
         else:
-            pq.write_table(pa.Table.from_pylist(ROWS), file)
+            rows = pa.Table.from_pylist(ROWS)
+            write_parquet(fs.LocalFileSystem(), str(file), [rows], rows.schema)
     schema = "n long, at string" if format == "parquet" else "n long, at timestamp"
     options = {"header": "true"} if format == "csv" else {}
     source = files(str(landing), format=format, schema=schema, settle=0.0, options=options)

@@ -1,15 +1,13 @@
 """Counts, statistics and columns of written Parquet files, from their footers, without a pass over the data.
 
 Law: a file is refused before any commit if its rows are not all of one partition, or lie outside that partition's
-range. Statistics are given only if Parquet's order is the reader's and JSON has the value: whole numbers, dates of the
-years 1 to 9999, short strings. Readers can still read a column without statistics.
+range.
 """
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import names
+from rota.deltalog.parquet import describe_statistics, write_parquet
 from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger.values import DataFile
 from rota.record import OFFSET, PARTITION
@@ -28,7 +27,6 @@ NO_PARTITION = (
     f"The transform made rows without {PARTITION}, or of one with an {OFFSET} that this batch does not hold. Keep both as "
     f"they come"
 )
-MAX_STATISTIC = 64  # characters of a string in statistics
 
 
 def check_ranges(files: Iterable[DataFile], ranges: Mapping[str, tuple[int, int]]) -> None:
@@ -69,14 +67,14 @@ def read_footer(table: str, path: str) -> DataFile:
 
 def write_file(table: str, path: str, rows: pa.Table) -> DataFile:
     """Write the rows into a new file of the table at this location; its folder names the partition. Raises OSError."""
+    return write_tables(table, path, [rows], rows.schema)
+
+
+def write_tables(table: str, path: str, tables: Iterable[pa.Table], schema: pa.Schema) -> DataFile:
+    """Do as `write_file`, with the rows of several tables. Raises OSError, ArrowException."""
     make_folder(table, path.rpartition("/")[0])
-    footer: list[Any] = []
-    with open_files(table).open_output_stream(path) as file:
-        with pq.ParquetWriter(file, rows.schema, metadata_collector=footer, write_page_checksum=True) as out:
-            out.add_key_value_metadata(CALENDAR)
-            out.write_table(rows)
-        size = int(file.tell())
-    return describe_file(path, footer[0], size, int(time.time() * 1000))
+    footer, size = write_parquet(open_files(table), path, tables, schema, CALENDAR)
+    return describe_file(path, footer, size, int(time.time() * 1000))
 
 
 def describe_file(path: str, footer: Any, size: int, modified: int) -> DataFile:
@@ -88,7 +86,7 @@ def describe_file(path: str, footer: Any, size: int, modified: int) -> DataFile:
         size=size,
         rows=footer.num_rows,
         modified=modified,
-        statistics=json.dumps({"numRecords": footer.num_rows, **_statistics(footer)}),
+        statistics=describe_statistics(footer),
         columns=columns,
     )
 
@@ -111,44 +109,3 @@ def _within(file: DataFile, ranges: Mapping[str, tuple[int, int]]) -> None:
             f"The transform gave rows of {file.partition} offsets outside [{start}, {end}). Keep {OFFSET} as it comes",
             partition=file.partition,
         )
-
-
-def _statistics(footer: Any) -> dict[str, dict[str, Any]]:
-    low: dict[str, Any] = {}
-    high: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
-    for name, groups in _columns(footer):
-        if not all(s is not None and s.has_null_count for s in groups):
-            continue
-        nulls[name] = sum(s.null_count for s in groups)
-        bounds = _bounds(groups)
-        if bounds and len(bounds) == sum(1 for s in groups if s.num_values) and all(map(_plain, bounds)):
-            low[name], high[name] = _shown(min(b[0] for b in bounds)), _shown(max(b[1] for b in bounds))
-    return {"minValues": low, "maxValues": high, "nullCount": nulls}
-
-
-def _bounds(groups: list[Any]) -> list[tuple[Any, Any]]:
-    """Return the least and greatest value of each row group; None if Python has no such value: a date of the year 10000
-    or 0, or text that is not UTF-8.
-    """
-    try:
-        return [(s.min, s.max) for s in groups if s.has_min_max]
-    except (OverflowError, ValueError, pa.ArrowException):
-        return []
-
-
-def _columns(footer: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Return each column that is not part of a nested one, with the statistics of its row groups."""
-    groups = [footer.row_group(g) for g in range(footer.num_row_groups)]
-    for i in range(footer.num_columns):
-        column = footer.schema.column(i)
-        if column.path == column.name and column.max_repetition_level == 0:
-            yield column.name, [g.column(i).statistics for g in groups]
-
-
-def _plain(bounds: tuple[Any, Any]) -> bool:
-    return all((type(v) is int) or type(v) is date or (isinstance(v, str) and len(v) <= MAX_STATISTIC) for v in bounds)
-
-
-def _shown(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, date) else value

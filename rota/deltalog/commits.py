@@ -1,12 +1,12 @@
-"""What a commit of a Delta log says, from its bytes; what all of them make of a table; and the bytes of a commit of ours.
+"""The bytes of a commit: read into actions, folded into a table's state, compared with a draft, and written.
 
 Laws:
-1. What a table is (protocol, columns, settings) is what was said last. Of a transaction that a commit sets twice delta-rs
-   takes the first.
-2. A commit that is empty, or ends within a line, is none: the disk lost the rest.
-3. A draft goes in after the commits of others if they set no transaction that it sets, took no rows, neither took nor named
-   a file that it removes, and said nothing new of what the table is. One that must be alone goes after none.
-4. No two commits of ours have the same bytes: whoever finds its own in the log has written it.
+1. The last commit that states the protocol, the columns or the settings of a table decides. If a commit sets a transaction
+   twice, delta-rs takes the first action, and so does this module.
+2. A commit that is empty, or ends within a line, is no commit: the disk lost the rest.
+3. A draft follows commits of other writers if they set no transaction that it sets, took no rows, neither removed nor named
+   a file that it removes, and changed neither columns nor settings. A draft that must be alone follows none.
+4. No two commits of this package have the same bytes: a writer that finds its bytes in the log has written them.
 5. A commit that moves rows between files repeats the table's `metaData`, unchanged. delta-rs 1.6.6 ignores removes with
    `dataChange: false` when it looks for conflicts: its OPTIMIZE would add the moved rows again. After a `metaData` action it
    refuses. Streaming readers ignore an unchanged one.
@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 from rota.deltalog.names import WRITER
 from rota.deltalog.port import Draft
 
-Action = tuple[str, Mapping[str, Any]]  # what it does, and its fields, as Delta names them
+Action = tuple[str, Mapping[str, Any]]  # kind and fields, as Delta names them
 STATE = ("txn", "metaData", "protocol")
 FORMAT = {"provider": "parquet", "options": {}}  # of every Delta table
 UNQUOTED = "/!$&'()*+,;=:@~"  # delta-rs leaves them as they are in a path
@@ -31,7 +31,7 @@ UNQUOTED = "/!$&'()*+,;=:@~"  # delta-rs leaves them as they are in a path
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table at one version, without its files. `transactions`: None where some of them may expire."""
+    """A table at one version, without its files. `transactions` is None if some of them may expire."""
 
     number: int
     protocol: Mapping[str, Any]
@@ -40,8 +40,13 @@ class State:
 
 
 def fold(number: int, commits: Iterable[Iterable[Action]], base: State | None = None) -> State:
-    """What these commits, the last of them of this number, make of the state before them. Raises ValueError, KeyError,
-    TypeError."""
+    """Return the state after these commits, of which the last has this number.
+
+    Args:
+        base: the state before them; None if they begin with the first commit.
+
+    Raises: ValueError, KeyError, TypeError.
+    """
     protocol, metadata = (base.protocol, base.metadata) if base else ({}, {})
     known, lasting = dict(base.transactions or {}) if base else {}, base is None or base.transactions is not None
     for kind, body in (action for actions in commits for action in actions):
@@ -52,12 +57,12 @@ def fold(number: int, commits: Iterable[Iterable[Action]], base: State | None = 
         else:
             metadata = {**body, "configuration": dict(body["configuration"]), "format": FORMAT}
     if not protocol or not metadata:
-        raise ValueError("the log does not say what the table is")
+        raise ValueError("the log does not state what the table is")
     return State(number, protocol, metadata, known if lasting else None)
 
 
 def list_actions(commit: bytes, kinds: tuple[str, ...] = STATE) -> Iterator[Action]:
-    """Those of these kinds, the last first. Raises ValueError."""
+    """Yield the actions of these kinds, the last first. Raises ValueError."""
     *lines, last = commit.strip().split(b"\n")
     if not last:
         raise ValueError("a commit is empty")
@@ -68,7 +73,7 @@ def list_actions(commit: bytes, kinds: tuple[str, ...] = STATE) -> Iterator[Acti
 
 
 def find_info(version: int, commit: bytes) -> dict[str, Any]:
-    """What it says of itself, and its number. Raises ValueError."""
+    """Return what the commit states about itself, with its number as `version`. Raises ValueError."""
     infos = (json.loads(line).get("commitInfo") for line in commit.split(b"\n") if b'"commitInfo"' in line)
     return {**next(filter(None, infos), {}), "version": version}
 
@@ -89,7 +94,7 @@ def list_moved(commit: bytes) -> tuple[dict[str, int | None], frozenset[str]]:
 
 
 def list_transactions(actions: Iterable[Action]) -> dict[str, int]:
-    """Those that are set. Raises ValueError where one may expire."""
+    """Return the transactions that the actions set. Raises ValueError if one may expire."""
     found = [body for kind, body in actions if kind == "txn"]
     if any(body.get("lastUpdated") is not None for body in found):
         raise ValueError("a transaction may expire; ours never do")
@@ -97,7 +102,7 @@ def list_transactions(actions: Iterable[Action]) -> dict[str, int]:
 
 
 def write_commit(draft: Draft[Any], metadata: Mapping[str, Any]) -> bytes:
-    """Return the draft in Delta's format. `metadata` is that of the table."""
+    """Return the draft as a commit in Delta's format. `metadata` is that of the table."""
     now, change = int(time.time() * 1000), draft.changes
     mode = {"mode": "Append", "partitionBy": "[]"}
     about = {"timestamp": now, "operation": "WRITE", "operationParameters": mode, "txnId": str(uuid.uuid4())}
@@ -105,11 +110,11 @@ def write_commit(draft: Draft[Any], metadata: Mapping[str, Any]) -> bytes:
     if draft.removes and not change:
         actions.append(("metaData", {name: value for name, value in metadata.items() if value is not None}))
     actions += [("txn", {"appId": name, "version": number}) for name, number in draft.sets.items()]
-    for path, size in draft.removes.items():  # as the log has it
+    for path, size in draft.removes.items():  # quoted as in the log
         actions.append(("remove", {"path": path, "deletionTimestamp": now, "dataChange": change, "size": size}))
     for file in draft.adds:
-        said = {"size": file.size, "modificationTime": file.modified, "dataChange": change, "stats": file.statistics}
-        actions.append(("add", {"path": quote(file.path, UNQUOTED), "partitionValues": {}, **said}))
+        stated = {"size": file.size, "modificationTime": file.modified, "dataChange": change, "stats": file.statistics}
+        actions.append(("add", {"path": quote(file.path, UNQUOTED), "partitionValues": {}, **stated}))
     return "\n".join(json.dumps({kind: body}, separators=(",", ":")) for kind, body in actions).encode()
 
 

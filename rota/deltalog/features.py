@@ -28,38 +28,41 @@ from rota.deltalog.port import Draft
 from rota.errors import EnvironmentFailed, ForeignTable
 
 MODE, VECTORS = "delta.columnMapping.mode", "deletionVectors"
-# Those with which delta-rs 1.6.6 lets add files; each is read as without it, but for the files.
+# Features with which delta-rs 1.6.6 adds files. Each changes how files are read, and nothing else that is read here.
 WRITTEN = frozenset(
     {
         "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", VECTORS,
         "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview",
     }
 )  # fmt: skip
-LEGACY, NAMED = (
-    5,
-    7,
-)  # versions of writers: up to the first all that they ask for is above; the second names its features
+# Versions of writers. Versions up to LEGACY require only features that are listed above; NAMED lists its features.
+LEGACY, NAMED = 5, 7
 CONSTRAINT = "delta.constraints."  # settings of a table
-ASKED = {  # in the metadata of a column: what it is, and what to do
+ASKED = {  # key in the metadata of a column -> what it is, and what to do
     "delta.invariants": ("an invariant on", OTHER_PATH),
     "delta.generationExpression": ("a generated column", OTHER_PATH),
     "delta.identity.start": ("an identity column", OTHER_PATH),
     "CURRENT_DEFAULT": ("a default value for", "Take it away there: ALTER TABLE ... ALTER COLUMN {} DROP DEFAULT"),
 }
-# Words of delta-rs 1.6.6. Where a release says one otherwise, the error is still the environment's, without what to do. For
-# `CHANGED` the run then fails, and the next one goes on.
-UNREAD = ("Unsupported", "a catalog-managed table")  # where it does not read a feature
-CHANGED = "Metadata changed"  # somebody else added columns meanwhile
+# Words of delta-rs 1.6.6. If a release changes one, the error is still EnvironmentFailed, without the next step. Without
+# `CHANGED` the run fails, and the next run succeeds.
+UNREAD = ("Unsupported", "a catalog-managed table")  # delta-rs does not read a feature
+CHANGED = "Metadata changed"  # another writer added columns meanwhile
 
 
 def is_read(protocol: Mapping[str, Any]) -> bool:
-    """Whether a table of this protocol is read as one without features is, its files and checkpoints left to delta-rs."""
+    """Return whether the log of such a table is read here; delta-rs reads the files and writes the checkpoints."""
     return protocol["minReaderVersion"] <= 3 and WRITTEN.issuperset(protocol.get("readerFeatures") or ())
 
 
 def check_writable(location: str, state: State, draft: Draft[Any], vectored: Collection[str]) -> None:
-    """Raises as `check_table` does; and EnvironmentFailed where rows may not go, or a file that goes is `vectored`: it has
-    rows that another program deleted without writing it anew, and a log keeps such a file beside its like."""
+    """Raise if the draft must not be committed to this table.
+
+    Args:
+        vectored: those of the removed files with rows that another program deleted in place. They must stay.
+
+    Raises: as `check_table`; EnvironmentFailed if rows must not be removed.
+    """
     check_table(location, state)
     if draft.removes and draft.changes and state.metadata["configuration"].get("delta.appendOnly") == "true":
         raise EnvironmentFailed(
@@ -94,7 +97,7 @@ def check_table(location: str, state: State) -> None:
 
 
 def _list_asked(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the settings of a table require of its rows, and what to do."""
+    """Yield what the settings of a table require of its rows, and what to do."""
     for setting in metadata["configuration"]:
         if setting.startswith(CONSTRAINT):
             name = setting.removeprefix(CONSTRAINT)
@@ -105,12 +108,12 @@ def _list_asked(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=64)
 def _list_asked_columns(schema: str) -> tuple[tuple[str, str], ...]:
-    """What the columns of a table require of its rows, and what to do."""
+    """Return what the columns of a table require of its rows, and what to do."""
     return tuple(_walk("", json.loads(schema)))
 
 
 def _walk(name: str, kind: Any) -> Iterator[tuple[str, str]]:
-    """`kind` is a type as Delta has it in JSON."""
+    """Walk through a type of Delta, as parsed from JSON."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):
@@ -138,7 +141,7 @@ def _list_unwritten(protocol: Mapping[str, Any]) -> list[str]:
 
 
 def find_vectored(handle: DeltaTable, paths: Iterable[str]) -> set[str]:
-    """Those of these files that have rows which another program deleted in place, by a deletion vector."""
+    """Return those of these files with a deletion vector."""
     parts = (str(url).split("/") for url in pa.table(handle.deletion_vectors())["filepath"].to_pylist())
     return {"/".join(of[at:]) for of in parts for at in range(len(of))}.intersection(paths)
 
@@ -168,7 +171,7 @@ def _explain_mapping(location: str, state: State) -> str:
 
 
 def add_columns(handle: DeltaTable, protocol: Mapping[str, Any], columns: str) -> None:
-    """By delta-rs. A `timestamp_ntz` inside a map is one that its own look does not find: without the feature it refuses."""
+    """Add columns by delta-rs. It overlooks a `timestamp_ntz` inside a map, and then refuses without the feature."""
     known = protocol.get("writerFeatures") or ()
     if "timestampNtz" not in known and '"timestamp_ntz"' in columns:
         handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
@@ -189,11 +192,11 @@ def make_first_commit(schema: str, configuration: Mapping[str, str | None]) -> b
 
 
 def describe_handle(handle: DeltaTable) -> State:
-    """What delta-rs says of a table, but its files. Its transactions are asked for one by one."""
-    meta, says = handle.metadata(), handle.protocol()
+    """Return the state of a table by delta-rs. Its transactions are asked for one by one."""
+    meta, stated = handle.metadata(), handle.protocol()
     protocol = {
-        "minReaderVersion": says.min_reader_version, "readerFeatures": says.reader_features,
-        "minWriterVersion": says.min_writer_version, "writerFeatures": says.writer_features,
+        "minReaderVersion": stated.min_reader_version, "readerFeatures": stated.reader_features,
+        "minWriterVersion": stated.min_writer_version, "writerFeatures": stated.writer_features,
     }  # fmt: skip
     metadata = {
         "id": meta.id, "name": meta.name, "description": meta.description, "format": FORMAT,
@@ -205,7 +208,7 @@ def describe_handle(handle: DeltaTable) -> State:
 
 @contextmanager
 def explain_errors(location: str, log: str) -> Iterator[None]:
-    """Raises EnvironmentFailed where the table cannot be read, and says why."""
+    """Raise EnvironmentFailed, with the reason, if the table cannot be read."""
     try:
         yield
     except OSError as error:
@@ -220,6 +223,6 @@ def explain_errors(location: str, log: str) -> Iterator[None]:
 
 
 def describe_error(error: Exception) -> str:
-    """What delta-rs says, in one line of some length and without its colours, arrows and stacks."""
-    said = re.sub(r"\x1b\[[\d;]*m|\n\s+0: .*", "", str(error), flags=re.DOTALL)
-    return " ".join(re.sub(r"\s*↳\s*", ": ", said).split())[:400]
+    """Return the message of delta-rs in one line of at most 400 characters, without its colours, arrows and stacks."""
+    text = re.sub(r"\x1b\[[\d;]*m|\n\s+0: .*", "", str(error), flags=re.DOTALL)
+    return " ".join(re.sub(r"\s*↳\s*", ": ", text).split())[:400]

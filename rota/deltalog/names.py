@@ -1,4 +1,4 @@
-"""What this package is called by those for whom it writes: its name in commits, and the next steps of its errors.
+"""The name of the program that uses this package, as commits and errors state it, and the next steps of errors.
 
 The other modules of the package name neither the engine nor its commands. `tests/core/test_architecture.py` checks it.
 """

@@ -1,15 +1,15 @@
-"""Old commits go from a log's folder into packs, which is the only thing that shortens a log of ours.
+"""Packs old commits of a log. Nothing else in rota shortens a log.
 
 Laws:
-1. No word is lost: a commit goes once the pack was read back and has it byte for byte. Whoever writes the commits of the
-   packs back has the log as it was.
-2. No transaction is lost: commits go only where each of the two newest checkpoints says of every transaction that a commit
-   up to it set what that commit set last. Where one does not, nothing goes, and a person is told.
-3. Nothing that a run or a reader has open goes: no commit behind the older of these checkpoints, and none of the last day.
-   Nor one behind the newest checkpoint from before that day: whoever travels back within the day begins there.
-4. Packs follow each other from version 0. A log that somebody else shortened is left as it is.
+1. No commit is lost: a commit is deleted once the pack was read back and has it byte for byte. The commits of the packs,
+   written back into the log's folder, are the log as it was.
+2. No transaction is lost: commits are deleted only if each of the two newest checkpoints has, for every transaction that a
+   commit up to it set, the number that was set last. Otherwise nothing is deleted, and an error names the transaction.
+3. A commit that a run or a reader may have open stays: each commit behind the older of these checkpoints, each of the last
+   day, and each behind the newest checkpoint from before that day, where time travel within the day begins.
+4. Packs follow each other from version 0. A log that another program shortened is left as it is.
 
-It may die anywhere, and two may do it at once: each does what is left to do.
+A packing process may end at any point, and two may run at once: each does what is left to do.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,19 @@ from rota.deltalog.features import describe_error
 from rota.deltalog.names import AFTER_CHANGE
 from rota.errors import EnvironmentFailed
 
-CHECKPOINTS = 2  # that stay in any case
+CHECKPOINTS = 2  # that always stay
 
 
 def pack(log: DeltaLog, before: float, most: int = 20 * packs.PACKED) -> int:
-    """Packs commits that were written before that time (seconds since 1970), at most so many. How many went from the log.
-    Raises EnvironmentFailed."""
+    """Pack old commits.
+
+    Args:
+        before: only commits that were written before this time, in seconds since 1970.
+        most: upper bound of the commits.
+
+    Returns: how many commits were deleted from the log's folder.
+    Raises: EnvironmentFailed.
+    """
     try:
         return _pack(log, before, most)
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -66,7 +73,7 @@ def _pack(log: DeltaLog, before: float, most: int) -> int:
 
 
 def _list_wanted(made: list[int], old: set[int]) -> list[int]:
-    """The packs to be made, and those that are there already and of which the log has commits still."""
+    """Return the numbers of packs to write, and of written packs whose commits are still in the log's folder."""
     wanted = [number for number in made if any(v // packs.PACKED == number for v in old)]
     number = len(made) if made == list(range(len(made))) else -1
     while number >= 0 and all(v in old for v in range(number * packs.PACKED, (number + 1) * packs.PACKED)):
@@ -76,17 +83,17 @@ def _list_wanted(made: list[int], old: set[int]) -> list[int]:
 
 
 def check_transactions(log: DeltaLog, commits: Mapping[int, float], checkpoints: Mapping[int, list[str]]) -> None:
-    """Law 2: by the commits that the log still has, and of what was packed before by the checkpoint that was compared then.
+    """Check law 2 for the commits in the log's folder. For packed ones an earlier call has compared the older checkpoint.
     Raises EnvironmentFailed."""
-    said: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     behind = -1
     for checkpoint in sorted(checkpoints):
         for version in sorted(v for v in commits if behind < v <= checkpoint):
-            said |= list_transactions(list_actions(log.read_commit(version), ("txn",)))
+            numbers |= list_transactions(list_actions(log.read_commit(version), ("txn",)))
         known = list_transactions(log.read_checkpoint(checkpoints[checkpoint]))
-        if lost := next((name for name, number in said.items() if known.get(name) != number), ""):
+        if lost := next((name for name, number in numbers.items() if known.get(name) != number), ""):
             raise EnvironmentFailed(
-                f"Checkpoint {checkpoint} of {log.location} does not have {lost} as the log says it ({said[lost]}). The log "
-                f"was left whole. Take delta.setTransactionRetentionDuration away, if the table has it; {AFTER_CHANGE}"
+                f"Checkpoint {checkpoint} of {log.location} does not have {lost} as the log has it ({numbers[lost]}). The "
+                f"log was left whole. Take delta.setTransactionRetentionDuration away, if the table has it; {AFTER_CHANGE}"
             )
-        said, behind = known, checkpoint
+        numbers, behind = known, checkpoint

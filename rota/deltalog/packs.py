@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from rota.deltalog.parquet import write_parquet
+
 FOLDER = "_past"  # beside the log; Delta's readers and vacuums ignore names that begin with `_`
 PACKED = 500  # commits
 MAX_PACKS = 4  # that a log keeps in memory
@@ -57,8 +59,7 @@ def write_pack(store: fs.FileSystem, number: int, commits: Iterable[bytes]) -> N
     versions = range(number * PACKED, (number + 1) * PACKED)
     store.create_dir(FOLDER)
     path = f"{FOLDER}/{uuid.uuid4().hex}.tmp"
-    with store.open_output_stream(path) as file:
-        pq.write_table(pa.table([list(versions), list(commits)], schema=SCHEMA), file, compression="zstd")
+    write_parquet(store, path, [pa.table([list(versions), list(commits)], schema=SCHEMA)], SCHEMA, compression="zstd")
     store.move(path, name_pack(number))
 
 

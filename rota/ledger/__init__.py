@@ -1,1 +1,1 @@
-"""The ledger: what a commit says, what it compares, how it is tried again, and who owns the table."""
+"""The laws of a table: exactly once, in order, by one owner, whatever other programs do to it."""

@@ -1,8 +1,8 @@
-"""The one loop around a commit: how a change is tried again, and how a lost answer is read.
+"""The one loop around a commit: how a change is tried again, and how a lost answer is found.
 
-Law: a change goes in exactly once or not at all, whatever is lost on the way. Whoever lost a race makes its draft anew, on
-the newest version. A commit with an id is in if the log says so, whatever its call says; one without an id is made anew,
-until there is nothing left to do.
+Law: a change goes in exactly once or not at all, whatever answer is lost. A change that lost a race is drafted anew on the
+newest version. A commit with an id is in if the log has the id, whatever its call returned. A commit without an id is made
+anew until there is nothing left to do.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,11 @@ TRIES = 100
 
 
 def commit_change(log: Log, make: Callable[[int], Draft[T] | T]) -> T:
-    """Commits what `make(tries so far)` drafts. The answer is what it gives instead of a draft, the draft's result, or the
-    entry of its id. Raises EnvironmentFailed, and what `make` raises."""
+    """Commit what `make(tries so far)` drafts.
+
+    Returns: what `make` returns instead of a draft; the draft's result; or the entry of the draft's id.
+    Raises: EnvironmentFailed, and what `make` raises.
+    """
     since: int | None = None
     for tries in range(TRIES):
         draft = make(tries)
@@ -41,7 +44,7 @@ def commit_change(log: Log, make: Callable[[int], Draft[T] | T]) -> T:
 
 
 def _append(draft: Draft[Any]) -> tuple[bool, EnvironmentFailed | None]:
-    """Whether what it compares moved, and the error where nobody knows whether it went in."""
+    """Return whether something that the draft compares moved, and the error after which it is unknown whether it is in."""
     try:
         draft.base.append(draft)
     except Moved:
@@ -52,12 +55,12 @@ def _append(draft: Draft[Any]) -> tuple[bool, EnvironmentFailed | None]:
 
 
 def find_commit(log: Log, commit: str, since: int) -> LogEntry | None:
-    """The entry after version `since` that carries this commit id."""
+    """Return the entry after version `since` that has this commit id."""
     later = takewhile(bool, map(log.read_info, count(since + 1)))
-    return next((parse_entry(said) for said in later if said.get("rota.commit") == commit), None)
+    return next((parse_entry(info) for info in later if info.get("rota.commit") == commit), None)
 
 
 def read_back(version: Version, limit: int | None = None) -> list[Any]:
-    """What the newest commits say of themselves, newest first, down to where the log was shortened."""
+    """Return what the newest commits state about themselves, newest first, down to where the log was shortened."""
     numbers = range(version.number, -1 if limit is None else max(-1, version.number - limit), -1)
     return list(takewhile(bool, version.read_infos(numbers)))

@@ -1,6 +1,6 @@
-"""What a commit says of itself in the table's log, written and read.
+"""What a commit states about itself in the table's log, written and read.
 
-Law: what `describe_commit` writes, `parse_entries` reads back; a commit of somebody else is no entry of ours.
+Law: `parse_entries` reads back what `describe_commit` writes. A commit of another program is no entry.
 """
 
 import json
@@ -21,14 +21,20 @@ DOCUMENTS = ("tokens", "ranges", "rows", "bad")  # the keys whose value is JSON
 
 
 def describe_step(op: str, group: str, pipeline: str, tokens: Mapping[str, int] | None = None) -> dict[str, str]:
-    """What a commit without a batch says of itself in the log: `rota.<key>` -> text."""
-    said = {**dict.fromkeys(KEYS, ""), **dict.fromkeys(DOCUMENTS, "{}"), "epoch": "0", "seconds": "0.000"}
-    said |= {"op": op, "commit": uuid.uuid4().hex, "group": group, "pipeline": pipeline, "tokens": _json(tokens or {})}
-    return {f"rota.{key}": value for key, value in said.items()}
+    """Return what a commit without a batch states about itself in the log: `rota.<key>` -> text."""
+    stated = {**dict.fromkeys(KEYS, ""), **dict.fromkeys(DOCUMENTS, "{}"), "epoch": "0", "seconds": "0.000"}
+    stated |= {
+        "op": op,
+        "commit": uuid.uuid4().hex,
+        "group": group,
+        "pipeline": pipeline,
+        "tokens": _json(tokens or {}),
+    }
+    return {f"rota.{key}": value for key, value in stated.items()}
 
 
 def describe_commit(batch: Batch, group: str, tokens: Mapping[str, int], pipeline: str = "") -> dict[str, str]:
-    """What the commit of a batch says of itself."""
+    """Return what the commit of a batch states about itself."""
     step = describe_step(batch.op, group, pipeline, {p: tokens[p] for p in batch.ranges if p in tokens})
     ranges = "rota.ranges"
     if batch.op == "replay":  # it moves no offset
@@ -49,8 +55,8 @@ def describe_commit(batch: Batch, group: str, tokens: Mapping[str, int], pipelin
 
 
 def parse_entries(entries: Iterable[Mapping[str, object]]) -> Iterator[LogEntry]:
-    """The commits of ours among the newest of a log, newest first. What was done under a former name of the pipeline is told
-    of the partitions as they are called now."""
+    """Yield rota's commits among the newest of a log, newest first. Commits under a former name of the pipeline have the
+    present ids of its partitions."""
     renamed: list[tuple[str, str]] = []  # the former first
     for entry in entries:
         if one := parse_entry(entry):
@@ -69,7 +75,7 @@ def _rename_entry(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry
 
 
 def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:
-    """A commit of ours from its entry in the log; None for the commit of somebody else."""
+    """Return a commit of rota from its entry in the log; None for a commit of another program."""
     if "rota.op" not in entry:
         return None
     op = str(entry["rota.op"])
@@ -89,7 +95,8 @@ def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:
         rows=found["rows"],
         bad=found["bad"],
         seconds=float(str(entry.get("rota.seconds", 0))),
-        took=op == "adopt" and str(entry.get("rota.took", "1")) == "1",  # one of an older rota may have
+        took=op == "adopt"
+        and str(entry.get("rota.took", "1")) == "1",  # an adoption by an older rota may have taken rows
         index=str(entry.get("rota.index", "")),
     )
 

@@ -1,9 +1,9 @@
-"""What somebody else did to the rows of a table of ours: a RESTORE, a DELETE, an append of its own.
+"""What other programs did to the rows of a table: a RESTORE, a DELETE, an append of their own.
 
-Law: the offsets of a table say which rows are in it only as long as nobody but rota adds or removes rows; a RESTORE by
-Delta keeps the offsets and takes the rows. Every commit of ours names in `rota.base` the version up to which the log was
-looked through for that, so that nothing can slip in between the look and the commit: the next look goes back to there.
-What moves rows between files without changing them (OPTIMIZE), removes files (VACUUM) or adds a column alters nothing.
+Law: the offsets of a table state which rows it has only as long as no other program adds or removes rows. A RESTORE by Delta
+keeps the offsets and removes the rows. Each of rota's commits names in `rota.base` the version up to which the log was
+searched for such commits, and the next search goes back to there. So no commit between the search and the commit is missed.
+A commit that moves rows between files without changing them (OPTIMIZE), deletes files (VACUUM) or adds a column is harmless.
 
 Law: a commit that states that it changed no row (`dataChange: false`) is believed only if its counts agree (`Move`).
 deltalake 1.6.6 commits an OPTIMIZE whose files another OPTIMIZE replaced meanwhile: their rows are in the table twice then.
@@ -21,11 +21,13 @@ ADDED, TOOK, MOVED, MISCOUNTED = "added", "took", "moved", "miscounted"
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """The newest commit of another program that added or removed rows, and what is known of those before it.
+    """The newest commit of another program that added or removed rows, and what is known of the foreign commits before it.
 
-    `back_to`: the version that the newest RESTORE among them went back to. `moves`: those, newest first, that state that
-    they only moved rows, down to the oldest that did more. `took`: whether any of the others removed rows. `only_moves`: no
-    other one changed rows.
+    Attributes:
+        back_to: the version that the newest RESTORE among them went back to.
+        moves: the versions, newest first, of commits that state that they only moved rows, and did not.
+        took: whether any other of them removed rows.
+        only_moves: whether `moves` are all of them.
     """
 
     version: int
@@ -37,7 +39,7 @@ class ForeignCommit:
 
 
 def find_foreign_commit(table: Version) -> ForeignCommit | None:
-    """Looks from the newest version back to where a commit of ours has looked."""
+    """Search from the newest version back to where a commit of rota has searched."""
     seen, base, limit, found = 0, -1, FEW, None
     moves: tuple[int, ...] = ()
     while True:
@@ -64,14 +66,14 @@ def find_foreign_commit(table: Version) -> ForeignCommit | None:
         seen, limit = limit, limit * 8
 
 
-def _base(said: Mapping[str, object], version: int) -> int:
-    """Up to where a commit of ours looked: a replay does not, and one from before `rota.base` is taken to have."""
-    base = str(said.get("rota.base", version - 1))
+def _base(info: Mapping[str, object], version: int) -> int:
+    """Return up to which version a commit of rota searched: a replay does not, an old one without `rota.base` did."""
+    base = str(info.get("rota.base", version - 1))
     return int(base) if base else -1
 
 
 def _find_change(table: Version, version: int) -> str:
-    """What the commit of this version did to the rows; empty if nothing."""
+    """Return what the commit of this version did to the rows; empty if nothing."""
     files = [(kind, body) for kind, body in table.log.read_actions(version) if kind in ("add", "remove")]
     changes = {kind for kind, body in files if body.get("dataChange", True)}
     if changes:
@@ -81,7 +83,7 @@ def _find_change(table: Version, version: int) -> str:
     return MOVED if table.read_move(version).keeps_rows else MISCOUNTED
 
 
-def _back_to(said: Mapping[str, object]) -> int | None:
-    parameters = said.get("operationParameters")
+def _back_to(info: Mapping[str, object]) -> int | None:
+    parameters = info.get("operationParameters")
     version = str(parameters.get("version")) if isinstance(parameters, dict) else ""
-    return int(version) if said.get("operation") == "RESTORE" and version.isdigit() else None
+    return int(version) if info.get("operation") == "RESTORE" and version.isdigit() else None

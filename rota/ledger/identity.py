@@ -1,8 +1,8 @@
-"""Whose a table is: a group of one ZooKeeper, and one pipeline of it.
+"""The owner of a table: one pipeline of a group of one ZooKeeper.
 
-Law: a table has one owner at most, and its log names it, from the first claim on. `rota/adopted` counts how often the table
-changed hands; the group and the pipeline whose ids carry that number have it, and nobody else reads or writes on. A rename
-takes the table from the old name first and gives it to the new one last: in between it is nobody's.
+Law: a table has at most one owner, which its log names from the first claim on. `rota/adopted` counts how often the table
+changed hands. The group and the pipeline whose ids carry that number own it, and no other reads or writes on. A rename first
+takes the table from the old name and gives it to the new name last: in between no pipeline owns it.
 """
 
 import json
@@ -15,7 +15,7 @@ from rota.ledger.change import read_back
 from rota.pipeline import rename_command, suggest_path
 
 ADOPTED = "rota/adopted"  # how often the table changed hands
-RENAMING = "rota/renaming"  # the number of the rename that is under way; 0: none is
+RENAMING = "rota/renaming"  # the number of the rename that is under way; 0 if none is
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +27,25 @@ class Identity:
     pipeline: str
 
     def owns(self, table: Version) -> bool:
-        """Whether the table is this pipeline's, in this group."""
+        """Return whether this pipeline, in this group, owns the table."""
         number = count_adoptions(table)
         both = (self._group(), _pipeline(self.pipeline))
         return number is not None and all(table.transaction(one) == number for one in both)
 
     def group_has(self, table: Version) -> bool:
-        """Whether the table is this group's, whatever its pipeline is called."""
+        """Return whether this group owns the table, under any name of the pipeline."""
         return bool(table.transaction(self._group()) == count_adoptions(table))
 
     def taken(self, number: int) -> dict[str, int]:
-        """What makes the table this pipeline's, as the owner of that number."""
+        """Return the transactions that make this pipeline the owner of that number."""
         return {**self.left(number), _pipeline(self.pipeline): number}
 
     def left(self, number: int) -> dict[str, int]:
-        """What makes the table this group's, and no pipeline's."""
+        """Return the transactions that make this group the owner, without a pipeline."""
         return {self._group(): number, ADOPTED: number}
 
     def refusal(self, table: Version) -> str:
-        """Why the table, which is not this pipeline's, is left alone, with the next step."""
+        """Return why this pipeline does not use the table, with the next step."""
         path = table.log.location
         if way := find_rename(table):
             return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
@@ -54,7 +54,7 @@ class Identity:
                 f"{path} has rows that rota did not write. Nothing was written. Give {self.pipeline!r} another path; or, to "
                 f"take the table over: rota adopt"
             )
-        name = find_owner(table) or "?"  # a log that was shortened
+        name = find_owner(table) or "?"  # the log was shortened
         if not self.group_has(table) and belongs_to(table, self.pipeline):
             return (
                 f"{path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
@@ -85,29 +85,29 @@ class Rename:
 
     @property
     def command(self) -> str:
-        """What goes on with it."""
+        """The command that continues the rename."""
         return rename_command(self.old, self.new, self.group)
 
 
 def count_adoptions(table: Version) -> int | None:
-    """How often the table changed hands; None: nobody ever claimed it."""
+    """Return how often the table changed hands; None if it was never claimed."""
     number: int | None = table.transaction(ADOPTED)
     return number
 
 
 def belongs_to(table: Version, pipeline: str) -> bool:
-    """Whether the log names this pipeline as the one that has the table, in whatever group."""
+    """Return whether the log names this pipeline as the owner, in any group."""
     number = count_adoptions(table)
     return number is not None and bool(table.transaction(_pipeline(pipeline)) == number)
 
 
 def find_owner(table: Version) -> str | None:
-    """The name of the pipeline that has the table, as far as the log tells who wrote; None: nobody has it."""
+    """Return the name of the pipeline that owns the table; None if none does, or if the log no longer has its commits."""
     limit, seen = 16, 0
     while count_adoptions(table) is not None:
         entries = read_back(table, limit)
-        said = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
-        if found := [name for name in said if belongs_to(table, name)]:
+        names = dict.fromkeys(str(one.get("rota.pipeline", "")) for one in entries[seen:])
+        if found := [name for name in names if belongs_to(table, name)]:
             return found[0]
         if len(entries) < limit:
             return None
@@ -116,13 +116,13 @@ def find_owner(table: Version) -> str | None:
 
 
 def find_owner_among(log: Log, pipelines: Iterable[str]) -> str | None:
-    """Which of these pipelines has the table; None: none of them, or there is no table. Raises EnvironmentFailed."""
+    """Return which of these pipelines owns the table; None if none does or there is no table. Raises EnvironmentFailed."""
     table = log.open()
     return next((name for name in pipelines if table and belongs_to(table, name)), None)
 
 
 def explain_taken(table: Version, name: str, group: str) -> str:
-    """Whose the table is, where it is not this pipeline's; whatever the ZooKeeper. Empty: nothing keeps it from it."""
+    """Return which other pipeline owns the table, of any ZooKeeper, with the next step; empty if none does."""
     if count_adoptions(table) is None or belongs_to(table, name):
         return ""
     if way := find_rename(table):
@@ -132,7 +132,7 @@ def explain_taken(table: Version, name: str, group: str) -> str:
 
 
 def find_rename(table: Version) -> Rename | None:
-    """The rename that began and did not end."""
+    """Return the rename that began and did not end."""
     if not table.transaction(RENAMING):
         return None
     began = next((one for one in read_back(table) if one.get("rota.op") == "renaming"), None)

@@ -1,9 +1,9 @@
 """The table as a ledger: data files, offsets and tokens of all partitions of a batch in one commit of its log.
 
-Law: a commit is a compare-and-set of every partition's offset and token, because the offset was read on the very version
-that it is made on (a log refuses a transaction that was set since, and compares no numbers), and the log still has what it
-said there: a copy that took the table's place meanwhile moved nothing, and is another table. After any failure the table is
-opened again and log, token and offset decide what happened: a conflict alone is no fence.
+Law: a commit is a compare-and-set of the offset and token of each of its partitions. The offset was read on the version that
+the commit is made on, and the log refuses a transaction that was set since. The log must still have that version: a copy
+that took the table's place is another table. After any failure the table is opened again, and its log, tokens and offsets
+decide what happened: a conflict alone does not fence.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,17 +22,16 @@ from rota.ledger.port import Files
 from rota.ledger.undoing import plan_undo
 from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim, join_ranges
 
-SETTINGS = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset: it is kept
-RECENT = 500  # versions of a table that a check reads back
+SETTINGS = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset, so it is kept
+RECENT = 500  # versions that a check reads back
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """One table of a group (`main` or `quarantine`): the `pipeline` of this `group` with this `meta` (the random id in its
-    meta znode) owns it. `editable`: people change its rows, and nobody looks for that.
+    """One table, `main` or `quarantine`, of a pipeline of a group; `meta` is the random id in the group's meta znode.
 
-    Every method reads the table anew. Each may raise EnvironmentFailed, and ForeignTable where the table is another group's
-    or pipeline's; then nothing was written.
+    If operators may change its rows (`editable`), changes by other programs are not searched for. Each method opens the
+    newest version. Each may raise EnvironmentFailed, and ForeignTable for another owner's table; then nothing was written.
     """
 
     log: Log
@@ -46,19 +45,19 @@ class Ledger:
 
     @property
     def location(self) -> str:
-        """Where a person finds the table."""
+        """The path or URL of the table."""
         return self.log.location
 
     def open(self) -> Version | None:
-        """The newest version; None where there is no table."""
+        """Return the newest version; None if there is no table."""
         return self.log.open()
 
     def open_or_make(self) -> Version:
-        """The table, made with `_partition` and `_offset` alone on first use; batches bring their columns along."""
+        """Return the newest version. If there is no table, create one with `_partition` and `_offset` alone."""
         return self.open() or self.log.create(schema.FIRST, SETTINGS)
 
     def open_existing(self) -> Version:
-        """The table that was there before. Raises EnvironmentFailed where it is not: nothing is written in its place."""
+        """Return the newest version of a table that existed before. Raises EnvironmentFailed if there is none."""
         table = self.open()
         if table is None:
             raise EnvironmentFailed(
@@ -68,18 +67,18 @@ class Ledger:
         return table
 
     def read_schema(self) -> str | None:
-        """The columns of the table, JSON; None where there is no table."""
+        """Return the columns of the table, JSON; None if there is no table."""
         table = self.open()
         return table.schema if table else None
 
     def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
-        """The position of every partition asked for. Writes nothing, also where there is no table."""
+        """Return the position of each of these partitions. Writes nothing, also if there is no table."""
         if table := self.open():
             self.check_owner(table)
         return self.read_positions_in(table, partitions)
 
     def read_positions_in(self, table: Version | None, partitions: Iterable[str]) -> Mapping[str, Position]:
-        """The positions at this version, whoever has the table."""
+        """Return the positions at this version, without a check of the owner."""
         if table is None:
             return dict.fromkeys(partitions, Position(None, None, None))
         at, its = table.transaction, table.table
@@ -88,18 +87,18 @@ class Ledger:
         }
 
     def read_log(self, since: int = -1) -> tuple[LogEntry, ...]:
-        """The commits after version `since`, newest first."""
+        """Return the commits after version `since`, newest first."""
         table = self.open()
         newer = table.number - since if table else 0
         return tuple(parse_entries(read_back(table, newer))) if table and newer > 0 else ()
 
     def read_recent_log(self) -> tuple[LogEntry, ...]:
-        """What happened in the newest `RECENT` versions, newest first: as much as a check or a look reads back."""
+        """Return the commits of the newest `RECENT` versions, newest first."""
         table = self.open()
         return tuple(parse_entries(read_back(table, RECENT))) if table else ()
 
     def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
-        """The commits, newest first, back to where each partition stood at its offset."""
+        """Return the commits, newest first, back to where each partition was at its offset."""
         table, limit = self.open() if offsets else None, 64
         while table:
             entries = read_back(table, limit)
@@ -111,12 +110,12 @@ class Ledger:
         return ()
 
     def list_partitions(self) -> set[str]:
-        """Every partition that the log names."""
+        """Return each partition that the log names."""
         return {p for one in self.read_log() for p in (*one.tokens, *one.ranges)}
 
     def explain_harm(self, most: int | None = None) -> str:
-        """What another program made of it that nobody can go along with: of its newest `most` files, or of all, some are
-        gone, the table requires what rota does not do, or rows changed. With the next step; empty if nothing."""
+        """Return what another program did to the table that stops the pipeline, with the next step; empty if nothing. Of the
+        files, the newest `most`, or all, are checked."""
         if (table := self.open()) is None:
             return ""
         try:
@@ -127,33 +126,32 @@ class Ledger:
         found = self.find_foreign_commit(table)
         return harm or (self._explain_foreign(table, found) if found else "")
 
-    # --- whose it is
+    # --- the owner
 
     @property
     def owner(self) -> Identity:
-        """Who the table must belong to."""
+        """The owner that the table must have."""
         return Identity(self.group, self.meta, self.pipeline)
 
     def check_owner(self, table: Version) -> None:
-        """Raises ForeignTable, before anything is written, where the table belongs to another group, another past or another
-        pipeline."""
+        """Raise ForeignTable if another group, ZooKeeper or pipeline owns the table, or if it has rows and no owner."""
         if self.owner.owns(table) or not (count_adoptions(table) or table.files().num_rows):
             return
         raise ForeignTable(self.owner.refusal(table))
 
     def check_adoptable(self) -> None:
-        """Raises ForeignTable where the table is another pipeline's, or between two names."""
+        """Raise ForeignTable if another pipeline owns the table, or if a rename is under way."""
         if table := self.open():
             self._check_adoptable_version(table)
 
     def find_foreign_commits(self, partitions: Iterable[str]) -> dict[str, str]:
-        """Partition -> what somebody else did to the rows since we last looked, and the next step, with the offsets of it
-        that a RESTORE took; empty if nothing."""
+        """Return partition -> what another program did to the rows since the last search, with the next step and the offsets
+        of the partition that a RESTORE removed; empty if nothing."""
         table = self.open()
         if table is None or (found := self.find_foreign_commit(table)) is None:
             return {}
         past = self.read_log(found.back_to) if found.back_to is not None else ()
-        taken = [one for one in past if one.op in ("commit", "replay")]  # what was skipped is not read
+        taken = [one for one in past if one.op in ("commit", "replay")]  # skipped offsets have no rows
         spans = {p: join_ranges(one.ranges[p] for one in taken if p in one.ranges) for p in partitions}
         said = self._explain_foreign(table, found)
         return {
@@ -162,8 +160,7 @@ class Ledger:
         }
 
     def find_foreign_commit(self, table: Version) -> ForeignCommit | None:
-        """The newest commit of another program that changed rows and was not adopted, if any. A table that rota never
-        claimed has none: `check_owner` is about that."""
+        """Return the newest commit of another program that changed rows and was not adopted. An unclaimed table has none."""
         return None if self.editable or count_adoptions(table) is None else find_foreign_commit(table)
 
     def _explain_foreign(self, table: Version, found: ForeignCommit) -> str:
@@ -176,14 +173,13 @@ class Ledger:
         return f"{what}. Look at it, then: rota adopt; a replay of its offsets brings back rows and takes second copies away"
 
     def check_untouched(self, table: Version) -> None:
-        """Raises ForeignTable where another program changed rows, until it was adopted; and as `Version.check_writable`."""
+        """Raise ForeignTable if another program changed rows and no adoption followed; and as `Version.check_writable`."""
         table.check_writable()
         if found := self.find_foreign_commit(table):
             raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
 
     def check_held(self, its: str) -> None:
-        """Raises ForeignTable, or EnvironmentFailed, unless the table is the one of this id, and its rows are as rota left
-        them."""
+        """Raise ForeignTable or EnvironmentFailed unless the table has this id and its rows are as rota left them."""
         table = self.open_existing()
         self.check_owner(table)
         if table.table != its:
@@ -191,10 +187,15 @@ class Ledger:
         self.check_untouched(table)
 
     def adopt(self) -> int:
-        """Takes the table over for this group and ZooKeeper as it is, and returns the greatest token that it has seen.
-        Commits of other programs that state that they only moved rows, and did not, are undone (see `plan_undo`).
-        Whoever had it is stopped at the next claim or commit. Raises ForeignTable as `check_adoptable` does: the offsets of
-        another pipeline are of other partitions, and all would be read again."""
+        """Take the table over, as it is, for this group and ZooKeeper.
+
+        The former owner is stopped at its next claim or commit. Commits of other programs that state that they only moved
+        rows, and did not, are undone (see `plan_undo`).
+
+        Returns: the greatest token that the table has seen.
+        Raises: ForeignTable as `check_adoptable` does. The offsets of another pipeline belong to other partitions, and all
+            data would be read again.
+        """
 
         looked: list[ForeignCommit | None] = []
 
@@ -202,7 +203,7 @@ class Ledger:
             table = self.open_existing()
             self._check_adoptable_version(table)
             found = self.find_foreign_commit(table)
-            if looked and found and looked != [found]:  # it came meanwhile, and nobody looked at it
+            if looked and found and looked != [found]:  # it came meanwhile, and no operator has seen it
                 raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
             looked[:] = [found]
             if self.owner.owns(table) and not found:
@@ -222,27 +223,26 @@ class Ledger:
             raise ForeignTable(self.owner.refusal(table))
 
     def _carry_former(self, table: Version) -> dict[str, int]:
-        """The offsets of the group that wrote last under this group's name, and once more under its own: so none of its
-        commits lies between the reading and the adoption, and none that began before comes after."""
+        """Return the offsets of the group that wrote last, under this group's name and under its own: the latter conflict
+        with each of its commits that began before the adoption."""
         past = self.read_log()
         if not past or past[0].group == self.group:
-            return {}  # the same names: the next claim under a greater token does both
+            return {}  # the next claim sets the same names, under a greater token
         former = replace(self, group=past[0].group)
         offsets = {p: table.transaction(former._offset_id(p)) for p in self.list_partitions()}
         return {one._offset_id(p): at for one in (self, former) for p, at in offsets.items() if at is not None}
 
     def identity_moves(self, table: Version) -> dict[str, int]:
-        """What the first commit of this group into a table carries, so that it is known again."""
+        """Return the transactions by which the first commit of this group claims the table."""
         return {} if self.owner.owns(table) else self.owner.taken(count_adoptions(table) or 1)
 
     # --- claim and commit
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
-        """Fences every older owner: after it, a commit on a claim made before is refused.
+        """Claim partitions, which fences every older owner: a commit on an earlier claim is refused.
 
         `starts` is where a partition begins that the table does not know. It is written with the first claim, also for
-        partitions that are not claimed. Makes the table where there is none, unless it is `known` to have been there: then
-        raises EnvironmentFailed.
+        partitions that are not claimed. If there is no table, create it, or raise EnvironmentFailed if it was `known`.
         """
 
         def make(_: int) -> Draft[TableClaim] | TableClaim:
@@ -262,11 +262,11 @@ class Ledger:
         return commit_change(self.log, make)
 
     def find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
-        """The tokens that the table has seen and that are above these."""
+        """Return the tokens that the table has seen and that are greater than these."""
         return {p: token for p, token in seen.items() if token is not None and token > tokens[p]}
 
     def renew(self, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
-        """The same claim on the newest version. Raises Fenced or OffsetGap where somebody else moved a partition."""
+        """Return the same claim on the newest version. Raises Fenced or OffsetGap if another run moved a partition."""
         table = self.open_existing()
         self.check_owner(table)
         self.check_untouched(table)
@@ -275,10 +275,10 @@ class Ledger:
         return self._make_claim(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
     def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
-        """Publishes the batch exactly once and returns what the log says of it, whatever was lost on the way.
+        """Publish the batch exactly once, whatever answer is lost, and return its entry in the log.
 
-        `follows`: each range must start at the claim's offset. Raises Fenced where a newer owner claimed a partition,
-        OffsetGap where an offset moved, BadTransform where a column's type changed. After an error nothing was written.
+        With `follows` each range must start at the claim's offset. Raises Fenced if a newer owner claimed a partition,
+        OffsetGap if an offset moved, BadTransform if a column's type changed. After an error nothing was written.
         """
         moved = {p: r for p, r in batch.ranges.items() if claimed.offsets[p] != r[0]}
         if moved and follows:
@@ -292,7 +292,7 @@ class Ledger:
         def make(tries: int) -> Draft[LogEntry] | LogEntry:
             claim = self.renew(claimed, partitions) if tries else claimed
             if not tries and self._find_added(claim.columns, batch):
-                claim = self.renew(claimed, partitions)  # whoever was overtaken adds no column either
+                claim = self.renew(claimed, partitions)  # a fenced run adds no column either
             table: Any = claim.snapshot
             if added := self._find_added(claim.columns, batch):
                 return Draft(table, columns=added)
@@ -306,8 +306,8 @@ class Ledger:
         return commit_change(self.log, make)
 
     def append(self, batch: Batch) -> LogEntry:
-        """Adds the batch's rows, and moves no offset and no token: bad records of a replay, which the newest attempt
-        rules."""
+        """Add the batch's rows without moving an offset or a token: bad records of a replay, of which the newest attempt
+        counts."""
         batch = replace(batch, op="quarantine replay")
 
         def make(_: int) -> Draft[LogEntry] | LogEntry:
@@ -321,7 +321,7 @@ class Ledger:
         return commit_change(self.log, make)
 
     def check_on_disk(self, files: Iterable[DataFile]) -> None:
-        """Raises EnvironmentFailed where a file that is to be named is gone: nobody could read the table any more."""
+        """Raise EnvironmentFailed if one of these files is gone: a commit that names it would make the table unreadable."""
         if gone := next((f.path for f in files if not self.files.exists(f.path)), ""):
             raise EnvironmentFailed(
                 f"{gone}, which this run wrote into {self.location}, is gone: another copy took its place. Nothing was "
@@ -329,12 +329,12 @@ class Ledger:
             )
 
     def check_unmoved(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
-        """Raises Fenced where a token, OffsetGap where an offset is not the one of the claim any more."""
+        """Raise Fenced if a token, OffsetGap if an offset is no longer the one of the claim."""
         self.check_tokens(table, claimed, partitions)
         self.check_offsets(table, claimed, partitions)
 
     def check_tokens(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
-        """Raises Fenced where a token is not the one of the claim any more."""
+        """Raise Fenced if a token is no longer the one of the claim."""
         seen = {p: table.transaction(self._token_id(p)) for p in partitions}
         if newer := tuple(p for p in partitions if seen[p] != claimed.tokens[p]):
             raise Fenced(
@@ -344,9 +344,9 @@ class Ledger:
             )
 
     def check_offsets(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
-        """Raises OffsetGap where an offset is not the one of the claim any more, or a person had its files taken anew."""
+        """Raise OffsetGap if an offset is no longer the one of the claim, or if an operator retried the partition."""
         retried = (one for one in self.read_log(claimed.version) if one.op == "retry")
-        anew = {p for one in retried for p in one.ranges}  # their files, as they are
+        anew = {p for one in retried for p in one.ranges}  # a retry takes their files as they are now
         at = {p: table.transaction(self._offset_id(p)) for p in partitions}
         if moved := tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew):
             raise OffsetGap(
@@ -355,24 +355,24 @@ class Ledger:
                 partitions=moved,
             )
 
-    # --- what a commit says
+    # --- what a commit states
 
     def describe(self, batch: Batch, tokens: Mapping[str, int]) -> dict[str, str]:
-        """What a commit of ours says of itself."""
+        """Return what the commit of this batch states about itself."""
         return describe_commit(batch, self.group, tokens, self.pipeline)
 
     def describe_step(self, op: str, tokens: Mapping[str, int] | None = None) -> dict[str, str]:
-        """What a commit of ours that has no batch says of itself."""
+        """Return what a commit without a batch states about itself."""
         return describe_step(op, self.group, self.pipeline, tokens)
 
-    def position_moves(self, partition: str, stands: Position) -> dict[str, int]:
-        """What sets the partition's offset and token, as far as they are known."""
+    def position_moves(self, partition: str, position: Position) -> dict[str, int]:
+        """Return the transactions that set what is known of the partition's offset, token and leader epoch."""
         ids = self._offset_id(partition), self._token_id(partition), self._leader_id(partition)
-        known = zip(ids, (stands.offset, stands.token, stands.leader_epoch), strict=True)
+        known = zip(ids, (position.offset, position.token, position.leader_epoch), strict=True)
         return {name: number for name, number in known if number is not None}
 
     def _leader_moves(self, table: Version, batch: Batch) -> dict[str, int]:
-        """What sets the leader epochs. A batch without one, such as a skip, takes back the epoch of the offset before."""
+        """Return the transactions that set leader epochs. A batch without one, such as a skip, removes the one before."""
         had = {p for p in batch.ranges if table.transaction(self._leader_id(p)) is not None}
         return {self._leader_id(p): batch.leader_epochs.get(p, -1) for p in had | batch.leader_epochs.keys()}
 
@@ -387,7 +387,7 @@ class Ledger:
         return TableClaim(table, table.number, table.table, table.schema, tokens, offsets, newer)
 
     def _find_added(self, columns: str, batch: Batch) -> str:
-        """The columns that the table gets from the batch; a changed type is refused."""
+        """Return the columns that the batch adds to the table. Raises BadTransform for a changed type."""
         return schema.find_added(columns, (f.columns for f in batch.files))
 
     def _offset_id(self, partition: str) -> str:

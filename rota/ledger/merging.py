@@ -1,15 +1,14 @@
-"""Small files of a table put together, a bounded amount at a time: a little by runs, more by the maintenance of a night.
+"""Merges small files of a table, a bounded amount at a time: a little by runs, more by the nightly maintenance.
 
 Laws:
-1. No row, offset, token or column changes; each commit says that no data did (`dataChange`).
-2. Nobody waits for it and nothing fails for it: a commit beside it goes through. Beside a replay it gives up, and the next
-   call plans again. Of one that died nobody sees a file, until the vacuum takes it.
-3. One call rewrites what its bound allows, `MANY` files at most, and says what it left. A file of half the target or more
-   is never rewritten, and none for fewer than `FEW` files, unless they fill one: so a byte is rewritten a few times in its
-   life. Nor is one with rows that another program deleted in place: they would be there again. Nor any while another
-   program's change of the rows is not adopted: that could not be undone any more.
-4. It costs a run little: one commit of `EVERY` looks, and rewrites as much as takes some 5 % of the time that Spark took to
-   write it.
+1. No row, offset, token or column changes. Each commit states that no data changed (`dataChange`).
+2. No commit waits for a merge or fails because of it. A merge beside a replay gives up, and the next call plans again. No
+   reader sees the file of a merge that was killed; the vacuum deletes it.
+3. One call rewrites what its bound allows, at most `MANY` files, and reports what it left. A file of half the target or more
+   is never rewritten. Fewer than `FEW` files are rewritten only if they fill one. So each byte is rewritten a few times in
+   its life. A file with rows that another program deleted in place stays: the rows would come back. While another program's
+   change of the rows is not adopted no file is rewritten: the change could not be undone any more.
+4. A run merges after every `EVERY` versions, and rewrites as much as takes some 5 % of the time that Spark took to write it.
 """
 
 import logging
@@ -27,15 +26,15 @@ from rota.ledger.ledger import Ledger
 from rota.record import OFFSET, PARTITION
 
 log = logging.getLogger(__name__)
-EVERY = 17  # versions; odd, so that it is met where each commit follows a claim
-FEW, MANY = 8, 20_000  # files that are left as they are; files that one call rewrites
+EVERY = 17  # versions; odd, so that it is also reached if each commit follows a claim
+FEW, MANY = 8, 20_000  # fewest files worth a merge; most files that one call rewrites
 COLUMNS = ("path", "size_bytes", "num_records", f"min.{PARTITION}", f"min.{OFFSET}")  # that a plan needs
-Said = Mapping[str, Any]  # of a file, as `Version.files` has it
+FileEntry = Mapping[str, Any]  # of a file, as `Version.files` returns it
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One call makes files of at most `target` bytes, and rewrites `most` bytes, and `each` more for each file."""
+    """One call makes files of at most `target` bytes. It rewrites `most` bytes, and `each` more bytes for each file."""
 
     target: int
     most: int
@@ -47,8 +46,8 @@ A_NIGHT, A_RUN = Bound(128 << 20, 1 << 30), Bound(32 << 20, 64 << 20, 16 << 10)
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What one call did: `before` files are `after` files now, and it wrote so many `bytes`. `left` files of `left_bytes`
-    are for further calls."""
+    """What one call did: it merged `before` files into `after` files, and wrote so many `bytes`. Further calls can merge
+    `left` files of `left_bytes`."""
 
     before: int = 0
     after: int = 0
@@ -58,21 +57,21 @@ class Merged:
 
 
 def is_due(version: int) -> bool:
-    """Whether the run that made this version looks: one of all, however many work on the table."""
+    """Return whether the run that made this version merges. One run does, however many write the table."""
     return version % EVERY == 0
 
 
 def merge_beside_run(ledger: Ledger) -> Merged:
-    """What a run that looks does. Raises nothing."""
+    """Merge what a run merges. Raises nothing: an error is logged."""
     try:
         return merge(ledger, A_RUN)
-    except Exception as error:  # whatever it is: the run has done what it was for
+    except Exception as error:  # any error: the batch of the run is committed
         log.warning("table=%s not_merged=%s", ledger.location, " ".join(str(error).split())[:400])
         return Merged()
 
 
 def merge(ledger: Ledger, bound: Bound) -> Merged:
-    """Puts files of the table together. Raises EnvironmentFailed, ForeignTable; what was done until then stays."""
+    """Merge files of the table. Raises EnvironmentFailed, ForeignTable; groups that were merged until then stay merged."""
     if (table := ledger.open()) is None:
         return Merged()
     ledger.check_untouched(table)
@@ -84,12 +83,12 @@ def merge(ledger: Ledger, bound: Bound) -> Merged:
     return Merged(sum(map(len, done)), len(done), sum(map(_size, taken)), sum(map(len, left)), sum(map(_size, left)))
 
 
-def plan_groups(files: pa.Table, target: int) -> list[list[Said]]:
-    """The files that become one, neighbours by partition and offset; those that make the most files fewer come first."""
+def plan_groups(files: pa.Table, target: int) -> list[list[FileEntry]]:
+    """Return groups of files to merge, neighbours by partition and offset. The groups with the most files come first."""
     known = files.select([name for name in COLUMNS if name in files.column_names])
     small = known.filter(pc.less(known["size_bytes"], target // 2)).to_pylist()
     small.sort(key=lambda one: (one.get(f"min.{PARTITION}") or "", one.get(f"min.{OFFSET}") or 0, one["path"]))
-    groups: list[list[Said]] = [[]]
+    groups: list[list[FileEntry]] = [[]]
     size = 0
     for one in small:
         if size + one["size_bytes"] > target or len(groups[-1]) == MANY:
@@ -98,16 +97,16 @@ def plan_groups(files: pa.Table, target: int) -> list[list[Said]]:
         groups[-1].append(one)
         size += one["size_bytes"]
 
-    def is_worth(group: list[Said]) -> bool:
+    def is_worth(group: list[FileEntry]) -> bool:
         return len(group) >= FEW or (len(group) > 1 and _size(group) >= target // 2)
 
     return sorted(filter(is_worth, groups), key=len, reverse=True)
 
 
-def choose_groups(groups: list[list[Said]], bound: Bound) -> tuple[list[list[Said]], list[list[Said]]]:
-    """Those that one call puts together, and those that it leaves."""
-    taken: list[list[Said]] = []
-    left: list[list[Said]] = []
+def choose_groups(groups: list[list[FileEntry]], bound: Bound) -> tuple[list[list[FileEntry]], list[list[FileEntry]]]:
+    """Return the groups that one call merges, and those that it leaves."""
+    taken: list[list[FileEntry]] = []
+    left: list[list[FileEntry]] = []
     size = many = 0
     for group in groups:
         then, so_many = size + _size(group), many + len(group)
@@ -119,12 +118,12 @@ def choose_groups(groups: list[list[Said]], bound: Bound) -> tuple[list[list[Sai
     return taken, left
 
 
-def _size(group: list[Said]) -> int:
+def _size(group: list[FileEntry]) -> int:
     return sum(one["size_bytes"] for one in group)
 
 
-def _merge_group(ledger: Ledger, table: Version, group: list[Said]) -> bool:
-    """Whether they are one file now."""
+def _merge_group(ledger: Ledger, table: Version, group: list[FileEntry]) -> bool:
+    """Merge the files of the group, and return whether they are one file now."""
     made = ledger.files.merge([one["path"] for one in group], uuid.uuid4().hex)
     if made is None:
         log.warning("table=%s not_merged=its files do not go together as all readers take them", ledger.location)
@@ -132,13 +131,13 @@ def _merge_group(ledger: Ledger, table: Version, group: list[Said]) -> bool:
     known = [one["num_records"] for one in group]
     if None not in known and made.rows != sum(known):
         log.warning(
-            "table=%s not_merged=%s has other rows than the log says of what is in it", ledger.location, made.path
+            "table=%s not_merged=%s has other rows than the log states for its parts", ledger.location, made.path
         )
         ledger.files.discard((made,))
         return False
 
     def make(tries: int) -> Draft[bool] | bool:
-        if tries:  # it lost its race: nothing names the file, and the next call plans again
+        if tries:  # it lost its race: no commit names the file, and the next call plans again
             ledger.files.discard((made,))
             return False
         gone = {one["path"]: one["size_bytes"] for one in group}

@@ -1,10 +1,10 @@
-"""The tables of a pipeline under another name: every row, offset and token goes from `<old>:<key>` to `<new>:<key>`.
+"""The tables of a pipeline under another name: rows, offsets and tokens move from `<old>:<key>` to `<new>:<key>`.
 
-Law: nothing is read again and nothing is lost, wherever it stops. First `begin_rename` takes main from the old name: from
-then on nobody commits to it, and what is under way conflicts. Then everything else goes over; last of all `finish_rename`
-gives main with its rows to the new name. Each step is one commit, a compare-and-set of its table's version, and does nothing
-the second time. A token goes along, so that only who claims under the new name after `begin_rename` is above it. The log is
-not written anew: `parse_entries` tells what it says of the old name.
+Law: nothing is read again and nothing is lost, wherever a rename stops. First `begin_rename` takes main from the old name:
+no run commits to it from then on, and a commit that is under way conflicts. Then all other tables are renamed. Last,
+`finish_rename` gives main with its rows to the new name. Each step is one commit, a compare-and-set of its table's version,
+and the second call of a step does nothing. Tokens are kept, so that only a claim under the new name after `begin_rename` is
+above them. The log is not rewritten: `parse_entries` reports commits of the old name under the new one.
 """
 
 import json
@@ -50,7 +50,7 @@ def is_renamed(main: Ledger, old: str, table: Version | None) -> bool:
 
 
 def check_rewritable(ledger: Ledger) -> None:
-    """Raises ConfigError if a file of the table has rows that a deletion vector hides: writing it anew would show them."""
+    """Raise ConfigError if a deletion vector hides rows of a file: in a rewritten file they would be back."""
     table = ledger.open()
     if table and (hidden := table.find_vectored(table.files()["path"].to_pylist())):
         raise ConfigError(
@@ -77,24 +77,24 @@ def begin_rename(main: Ledger, old: str, partitions: Iterable[str]) -> int | Non
             return number
         number = (count_adoptions(table) or 0) + 1
         sets = {**main.owner.left(number), RENAMING: number, _name_transaction(old, new): number}
-        sets |= make_moves(former, _stands(main, all_of_old))
+        sets |= make_moves(former, _read_positions(main, all_of_old))
         return Draft(table, sets, _describe_rename(former, "renaming", old, new), alone=True)
 
     return commit_change(main.log, make)
 
 
 def read_renamed_positions(ledger: Ledger, old: str, partitions: Iterable[str]) -> dict[str, Position]:
-    """What the table says of these partitions of `old`, by their ids to be; after `begin_rename`, nobody changes it."""
-    return {rename_id(p, old, ledger.pipeline): one for p, one in _stands(ledger, partitions).items()}
+    """Return the positions of these partitions of `old`, by their new ids. After `begin_rename` no run changes them."""
+    return {rename_id(p, old, ledger.pipeline): one for p, one in _read_positions(ledger, partitions).items()}
 
 
-def _stands(ledger: Ledger, partitions: Iterable[str]) -> Mapping[str, Position]:
-    """Whoever has the table."""
+def _read_positions(ledger: Ledger, partitions: Iterable[str]) -> Mapping[str, Position]:
+    """Return the positions, without a check of the owner."""
     return ledger.read_positions_in(ledger.open(), partitions)
 
 
 def finish_rename(ledger: Ledger, old: str, partitions: Iterable[str]) -> None:
-    """The table is the ledger's pipeline's after it, with every row, offset and token of `old`, whose are `partitions`."""
+    """Give the table, with all rows, offsets and tokens of these partitions of `old`, to the ledger's pipeline."""
     new, written, all_of_old = ledger.pipeline, dict[str, DataFile](), tuple(partitions)
     attempt = f"rename-{uuid.uuid4().hex[:12]}"
 
@@ -114,20 +114,20 @@ def finish_rename(ledger: Ledger, old: str, partitions: Iterable[str]) -> None:
     commit_change(ledger.log, make)
 
 
-def _merge_positions(stands: dict[str, Position], ledger: Ledger) -> dict[str, Position]:
-    """With the greater token, where the new name had one in an earlier life of the table."""
-    was = _stands(ledger, stands)
-    known = {p: one for p, one in stands.items() if one.offset is not None}
+def _merge_positions(positions: dict[str, Position], ledger: Ledger) -> dict[str, Position]:
+    """Take the greater token if the new name had one earlier."""
+    was = _read_positions(ledger, positions)
+    known = {p: one for p, one in positions.items() if one.offset is not None}
     return {p: replace(one, token=max(one.token or 0, was[p].token or 0)) for p, one in known.items()}
 
 
-def make_moves(ledger: Ledger, stands: Mapping[str, Position]) -> dict[str, int]:
-    """What sets the token and the offset of each partition to where it stands."""
-    return {name: number for p, one in stands.items() for name, number in ledger.position_moves(p, one).items()}
+def make_moves(ledger: Ledger, positions: Mapping[str, Position]) -> dict[str, int]:
+    """Return the transactions that set the offset and the token of each partition."""
+    return {name: number for p, one in positions.items() for name, number in ledger.position_moves(p, one).items()}
 
 
 def _describe_rename(ledger: Ledger, op: str, old: str, new: str) -> dict[str, str]:
-    """Without a `rota.base`: what somebody else did to the rows is looked for by the next owner."""
+    """Return what the commit states about itself. It has no `rota.base`: the next owner searches for foreign commits."""
     return {**ledger.describe_step(op), "rota.renamed": json.dumps({old: new})}
 
 

@@ -1,18 +1,18 @@
-"""What a person is shown of the table: the first rows of a commit, and how many a partition has.
+"""Samples of a table for operators: the first rows of a commit, and the rows of each partition.
 
 Laws:
 1. Nothing here starts Spark, and nothing raises: what cannot be read is left out.
-2. What is read is bounded. Of a commit it is the first rows of one file for each partition. A file of one partition is
-   counted by what the log says of it; of the others the ids are read, unless they hold more than `MOST` rows together.
+2. The amount that is read is bounded: of a commit the first rows of one file for each partition. A file of one partition is
+   counted by the log's statistics. Of other files the ids are read, unless these hold more than `MOST` rows together.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from rota.ledger.ledger import Ledger
+from rota.ledger.overlap import may_hold
 from rota.ledger.port import Files, Rows
 from rota.record import PARTITION
 
@@ -20,23 +20,23 @@ MOST = 5_000_000
 
 
 def read_samples(ledger: Ledger, versions: Mapping[str, int], most: int) -> dict[str, Rows]:
-    """For each partition the first rows, column -> value, that the commit of this version brought into it."""
+    """Return for each partition the first rows, column -> value, that the commit of its version added."""
     found: dict[str, Rows] = {}
     for version in set(versions.values()):
         try:
             added = [unquote(body["path"]) for kind, body in ledger.log.read_actions(version) if kind == "add"]
-        except Exception:  # whatever it is
+        except Exception:  # law 1
             continue
         found |= ledger.files.read_first(added, [p for p, at in versions.items() if at == version], most)
     return found
 
 
 def count_rows(ledger: Ledger, partitions: Iterable[str]) -> dict[str, int]:
-    """How many rows each partition has now."""
+    """Return how many rows each partition has now."""
     try:
         table = ledger.open()
         return _count(ledger.files, table.files(), sorted(partitions)) if table else {}
-    except Exception:  # whatever it is
+    except Exception:  # law 1
         return {}
 
 
@@ -49,7 +49,7 @@ def _count(files: Files, named: pa.Table, partitions: list[str]) -> dict[str, in
         if isinstance(low, str) and low == high and isinstance(held, int):
             if low in counts:
                 counts[low] += held
-        elif low is None or high is None or bisect_left(partitions, low) < bisect_right(partitions, high):
+        elif may_hold(partitions, {}, low, high):
             mixed.append(str(file["path"]))
             rows += held or 0
     if rows > MOST:

@@ -1,6 +1,6 @@
 """The columns of a table against the columns of a batch; both are JSON.
 
-Law: a batch may bring new columns, which the table gets before the commit; one that lacks a column of the table, or has
+Law: a batch may bring new columns, which the table gets before the commit. A batch that lacks a column of the table, or has
 it in another type, is refused before anything is written. Nullability is not compared: every column may be null.
 
 Law: a column that is new to the table keeps the marks that its batch gives it, and no later batch changes them.
@@ -18,13 +18,13 @@ from rota.record import OFFSET, PARTITION
 PLAIN = re.compile(
     r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"
 )
-# Marks of a column that came by itself: what it is called in landed files, and which of them brought it.
+# Marks of a column that landed files brought: its name in them, and which of them brought it.
 ADDED, BROUGHT = "rota.added", "rota.brought"
 NEEDED = {PARTITION: "string", OFFSET: "long"}
 
 
 def make_struct(types: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of these names and types, each of which may be null."""
+    """Return the schema with columns of these names and types, each of which may be null."""
     return {
         "type": "struct",
         "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()],
@@ -35,9 +35,12 @@ FIRST = json.dumps(make_struct(NEEDED))
 
 
 def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
-    """Raises BadTransform where a batch of this schema cannot go into a table of that one (both JSON; None: no table).
+    """Raise BadTransform if a batch with this schema cannot be added to the table.
 
-    `whole`: it must have every column of the table. It need not have those that others added while its job ran.
+    Args:
+        batch: the schema of the batch, JSON.
+        table: the schema of the table, JSON; None if there is no table.
+        whole: the batch must have every column of the table. Otherwise it may lack columns that other runs added meanwhile.
     """
     found, there = _types(batch), _types(table) if table else {}
     low = Counter(field["name"].lower() for field in json.loads(batch)["fields"])
@@ -59,8 +62,8 @@ def check_columns(batch: str, table: str | None, *, whole: bool = True) -> None:
 
 
 def find_added(table: str, batches: Iterable[str]) -> str:
-    """The columns that these batches have and the table has not, JSON; empty: there are none. Raises BadTransform for a
-    column of another type."""
+    """Return the columns that these batches have and the table lacks, JSON; empty if there are none. Raises BadTransform
+    for a column of another type."""
     there = set(_types(table))
     fields: dict[str, Any] = {}
     for batch in set(batches):
@@ -70,7 +73,7 @@ def find_added(table: str, batches: Iterable[str]) -> str:
 
 
 def list_added(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The columns of a schema that came by themselves, each under its name in landed files, with its marks."""
+    """Return the columns of a schema that landed files brought, each under its name there, with its marks."""
     marked = [f for f in schema["fields"] if {ADDED, BROUGHT} <= f.get("metadata", {}).keys()]
     return [{**f, "name": f["metadata"][ADDED]} for f in marked]
 
@@ -92,9 +95,9 @@ def _types(schema: str) -> dict[str, Any]:
 
 
 def _nullable(kind: Any) -> Any:
-    """The type with every part of it nullable and without metadata: the same data, whatever Spark inferred."""
+    """Return the type with every part of it nullable and without metadata: the same data, whatever Spark inferred."""
     if isinstance(kind, str):
-        kind = kind.partition(" collate ")[0]  # what a Python function returns; the collation is not of the data
+        kind = kind.partition(" collate ")[0]  # a Python function returns a collation, which does not change the data
         if PLAIN.fullmatch(kind):
             return kind
         raise BadTransform(f"A Delta table cannot hold a column of type {kind}. Cast or drop it")

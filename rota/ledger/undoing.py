@@ -1,9 +1,8 @@
-"""A commit of another program undone, which stated that it only moved rows between files, and changed how many there are.
+"""Undoes commits of other programs that state that they only moved rows between files, and changed how many there are.
 
-Law: the files that the commit touched are after it as they were before it; no other file, offset or token changes. A commit
-is undone only as a whole: each file that it added is still in the table, and each that it took from the table is still there
-to be read. Else it stays, and a replay writes the rows of its offsets once. Streaming readers saw neither the commit nor see
-this one (`dataChange: false`): each row once.
+Law: after it, the files that the commit touched are as before; no other file, offset or token changes. A commit is undone
+only as a whole: each file that it added is still in the table, and each file that it removed can still be read. Otherwise it
+stays, and a replay writes the rows of its offsets once. Streaming readers see neither commit (`dataChange: false`).
 """
 
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from rota.ledger.port import Files
 
 @dataclass(slots=True)
 class Undo:
-    """What undoes the commits `undone`: files to remove (path -> bytes, as the log has them), and paths of files to add."""
+    """What undoes the commits `undone`: files to remove (path in the log -> bytes), and paths of files to add."""
 
     removes: dict[str, int] = field(default_factory=dict)
     adds: set[str] = field(default_factory=set)

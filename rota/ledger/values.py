@@ -24,21 +24,20 @@ def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A written Parquet file: `path` below the table's folder, and what its footer says."""
+    """A written Parquet file: `path` below the table's folder, and what its footer states."""
 
     path: str
     partition: str
     size: int
     rows: int
     modified: int  # ms
-    statistics: str  # JSON, as Delta wants it
+    statistics: str  # JSON, as Delta states statistics
     columns: str  # the schema that Spark wrote into it, JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one commit makes visible. `id` is fresh for each attempt, each table and each set of partitions; it is not the
-    run id."""
+    """What one commit makes visible. `id` is new for each attempt, table and set of partitions; it is not the run id."""
 
     id: str
     run: str
@@ -74,9 +73,14 @@ class TableClaim:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The offset and the token that the table holds for one partition; None where it does not know the partition. `table`
-    is the table's own id, None where there is no table. Under `leader_epoch`
-    the source had every record below the offset; None or -1: the last commit states none."""
+    """The position of one partition in the table.
+
+    Attributes:
+        offset, token: None if the table does not know the partition.
+        table: the table's own id; None if there is no table.
+        leader_epoch: the epoch under which the source had every record below the offset; None or -1 if the last commit
+            states none.
+    """
 
     offset: int | None
     token: int | None
@@ -86,7 +90,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One commit as the table's log tells it. `at` is in seconds since 1970, `op` is commit, skip, replay, ..."""
+    """One commit, from the table's log. `at` is in seconds since 1970, `op` is commit, skip, replay, ..."""
 
     version: int
     at: float
@@ -101,18 +105,18 @@ class LogEntry:
     rows: Mapping[str, int]
     bad: Mapping[str, int]
     seconds: float
-    took: bool = False  # an adoption, of rows that another program took
+    took: bool = False  # an adoption after another program removed rows
     index: str = ""  # see `Batch.index`
-    all_rows: int = field(init=False, compare=False)  # together: each partition asks for its share
+    all_rows: int = field(init=False, compare=False)  # of all partitions
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "all_rows", sum(self.rows.values()))
 
     def goes_beyond(self, partition: str, offset: int) -> bool:
-        """Whether it brought the partition beyond this offset."""
+        """Return whether the commit moved the partition beyond this offset."""
         return partition in self.ranges and self.ranges[partition][1] > offset
 
     def seconds_of(self, partition: str) -> float:
-        """The seconds that fall to one of its partitions, by rows (evenly where there are none)."""
+        """Return the share of one partition in the seconds, by rows; an even share if there are no rows."""
         share = self.rows.get(partition, 0) / self.all_rows if self.all_rows else 1 / len(self.ranges)
         return self.seconds * share

@@ -196,6 +196,12 @@ def test_one_module_knows_how_a_log_lies_on_its_store() -> None:
     assert where == {"rota/deltalog/log_files.py"}
 
 
+def test_one_module_writes_parquet() -> None:
+    writes = re.compile(r"\bpq\.(ParquetWriter|write_table)\b")
+    found = {str(path.relative_to(ROOT)) for path in sources("rota", *CARD) if writes.search(path.read_text())}
+    assert found == {"rota/deltalog/parquet.py"}
+
+
 def test_the_log_is_a_library_without_the_engine() -> None:
     named = {name for path in sources("rota/deltalog") for name in imports(path) if name.startswith("rota.")}
     assert {name.split(".")[1] for name in named} == {"deltalog", "errors", "stores"}

@@ -133,7 +133,7 @@ def test_a_checkpoint_that_lost_a_transaction_keeps_the_log_whole(
         pq.write_table(rows.filter(pa.array(keep)), checkpoint)
     if not guarded:
         monkeypatch.setattr(packing, "check_transactions", lambda *_: None)
-    lost = r"does not have .* as the log says it \(7\). The log was left whole"
+    lost = r"does not have .* as the log has it \(7\). The log was left whole"
     with pytest.raises(EnvironmentFailed, match=lost) if guarded else nullcontext():
         packing.pack(history.held, SOON)
     for checkpoint in history.list_log("*check*"):

@@ -15,7 +15,7 @@ from tests.docs.pages import QUOTED, ROOT, strip_blocks
 PLAIN = (
     *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "dataplane/formats")),
     *("assets", "resources", "pipelines", "simulator", "benchmarks", "rota/dagster", "rota/demo", "rota/local"),
-    *("rota/dataplane/kafka", "rota/dataplane/rabbitmq"),
+    *("rota/dataplane/kafka", "rota/dataplane/rabbitmq", "rota/dataplane/delta", "rota/deltalog", "rota/ledger"),
     *(f"tests/{name}" for name in ("core", "conformance", "sim", "conservation", "chaos", "situations", "cluster")),
     *(f"tests/{name}" for name in ("deploy", "demo", "dataplane/rabbitmq")),
 )

@@ -19,7 +19,7 @@ from rota.ledger.gone_files import name_span
 from rota.ledger.port import Rows
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
-from rota.stores import delete, do_each, join, make_folder, open_files, read
+from rota.stores import delete, do_each, join, open_files, read
 
 GROUP = 64 << 20  # bytes in memory of a row group of a file that is put together
 COLUMNS = 30  # of a row that is shown
@@ -28,7 +28,7 @@ LEGACY = b"org.apache.spark.legacy"
 
 @dataclass(frozen=True, slots=True)
 class ParquetFiles:
-    """Those below `location`."""
+    """The data files below `location`."""
 
     location: str
 
@@ -76,9 +76,8 @@ class ParquetFiles:
         return (footers.write_file(self.location, _name_file(attempt, "kept"), left),)
 
     def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
-        """See `Files.merge`. The files are in memory as they lie, and of their rows so many as make a row group."""
+        """See `Files.merge`. The files are in memory as stored, and decoded rows of one row group."""
         to = _name_file(attempt, "merged")
-        make_folder(self.location, to.rpartition("/")[0])
         try:
             taken = do_each(self.location, partial(read, self.location), map(footers.resolve_path, paths))
             files = [pq.ParquetFile(pa.BufferReader(one)) for one in taken]
@@ -88,10 +87,7 @@ class ParquetFiles:
                 whole = pa.unify_schemas([columns.plain_schema(file.schema_arrow.remove_metadata()) for file in files])
             except pa.ArrowException:
                 return None
-            with pq.ParquetWriter(to, whole, filesystem=self._open(), write_page_checksum=True) as out:
-                out.add_key_value_metadata(footers.CALENDAR)
-                for some in _take_groups(files, whole):
-                    out.write_table(some)
+            return footers.write_tables(self.location, to, _take_groups(files, whole), whole)
         except (OSError, pa.ArrowException) as error:
             with suppress(OSError):
                 delete(self.location, [to])
@@ -99,29 +95,19 @@ class ParquetFiles:
                 f"Files of {self.location} could not be put together ({error}). They stay as they are, and a later look "
                 f"tries again"
             ) from error
-        return footers.read_footer(self.location, to)
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
-        """See `Files.rename`; a row group at a time."""
+        """See `Files.rename`. It reads one row group at a time."""
         file, to = footers.resolve_path(path), _name_file(attempt, new)
-        make_folder(self.location, to.rpartition("/")[0])
         try:
-            with (
-                pq.ParquetFile(file, filesystem=self._open()) as rows,
-                pq.ParquetWriter(
-                    to, columns.plain_schema(rows.schema_arrow), filesystem=self._open(), write_page_checksum=True
-                ) as out,
-            ):
-                at = rows.schema_arrow.get_field_index(PARTITION)
-                for group in range(rows.num_row_groups):
-                    some = columns.without_views(rows.read_row_group(group))
-                    out.write_table(some.set_column(at, some.field(at), _ids(some[at], old, new)))
+            with pq.ParquetFile(file, filesystem=self._open()) as rows:
+                schema = columns.plain_schema(rows.schema_arrow)
+                return footers.write_tables(self.location, to, _rename_ids(rows, old, new), schema)
         except (OSError, pa.ArrowException) as error:
             raise EnvironmentFailed(
                 f"{join(self.location, file)} cannot be read or written anew ({error}), and the table names it. Bring it "
                 f"back, or check the disk; then: rota rename {old} {new}"
             ) from error
-        return footers.read_footer(self.location, to)
 
     def _open(self) -> fs.FileSystem:
         return open_files(self.location)
@@ -137,20 +123,19 @@ class ParquetFiles:
         of = f" ({span})" if (span := name_span(said)) else ""
         return EnvironmentFailed(
             f"{join(self.location, said['path'])} cannot be read ({error}), and the table names it. Nothing was replaced. "
-            f"Bring it back; or remove it, call DeltaTable.repair(), then rota adopt, and replay all that stood in it{of}"
+            f"Bring it back; or remove it, call DeltaTable.repair(), then rota adopt, and replay all that was in it{of}"
         )
 
 
-def is_plain(said: pq.FileMetaData) -> bool:
-    """Whether every reader takes the file's dates and times for the same. INT96 holds times that Delta's timestamps cannot,
-    and what Spark wrote by its old calendar says so in the footer, which a new file does not; both are settings that a
-    pipeline may choose."""
-    kinds = {said.schema.column(i).physical_type for i in range(said.num_columns)}
-    return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in said.metadata or ())
+def is_plain(footer: pq.FileMetaData) -> bool:
+    """Return whether every reader reads the same dates and times from the file. A pipeline may choose settings of Spark that
+    write INT96, which holds times that Delta's timestamps cannot, or dates of the old calendar, which the footer states."""
+    kinds = {footer.schema.column(i).physical_type for i in range(footer.num_columns)}
+    return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in footer.metadata or ())
 
 
 def _take_groups(files: Iterable[pq.ParquetFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """All rows of the files, under this schema, as tables of `GROUP` bytes or more."""
+    """Yield all rows of the files, with this schema, as tables of `GROUP` bytes or more."""
     some: list[pa.Table] = []
     size = 0
     for file in files:
@@ -186,7 +171,7 @@ def _read_first(files: fs.FileSystem, path: str, most: int) -> Rows:
 
 
 def _convert(scalar: Any) -> object:
-    """The value in Python; its text where Python has none, such as a date of the year 10000."""
+    """Return the value in Python; its text if Python has no such value: a date of the year 10000."""
     try:
         return scalar.as_py()
     except (ValueError, OverflowError, pa.ArrowException):
@@ -199,6 +184,13 @@ def _within(rows: pa.Table, ranges: Ranges) -> pa.ChunkedArray:
         here = pc.and_(pc.greater_equal(rows[OFFSET], start), pc.less(rows[OFFSET], end))
         gone = pc.or_(gone, pc.and_(pc.equal(rows[PARTITION], partition), here))
     return pc.fill_null(gone, False)
+
+
+def _rename_ids(file: pq.ParquetFile, old: str, new: str) -> Iterator[pa.Table]:
+    at = file.schema_arrow.get_field_index(PARTITION)
+    for group in range(file.num_row_groups):
+        rows = columns.without_views(file.read_row_group(group))
+        yield rows.set_column(at, rows.field(at), _ids(rows[at], old, new))
 
 
 def _ids(column: pa.ChunkedArray, old: str, new: str) -> pa.ChunkedArray:

@@ -46,8 +46,7 @@ class PipelineTables:
 
     @property
     def scratch(self) -> Path:
-        """A folder that a run and its Spark see: beside the tables on their disk; of tables in a bucket one of this
-        machine."""
+        """A folder that the run and its Spark see: beside the tables on a disk; on this machine for tables in a bucket."""
         return (
             Path(tempfile.gettempdir(), f"rota-{os.getuid()}")
             if is_url(self.location)
@@ -56,13 +55,12 @@ class PipelineTables:
 
     @staticmethod
     def find_owner(place: str, pipelines: Iterable[str]) -> str | None:
-        """Which of these pipelines has the table at `place`; None: none of them, or there is no table. Raises
+        """Return which of these pipelines owns the table at `place`; None if none does or there is no table. Raises
         EnvironmentFailed."""
         return find_owner_among(DeltaLog(join(place, "main")), pipelines)
 
     def describe(self) -> str | None:
-        """How large the table is, for people; None where there is none. Raises ForeignTable where it is somebody else's,
-        whatever the ZooKeeper."""
+        """Return the table's size as text; None if there is no table. Raises ForeignTable if another pipeline owns it."""
         main = self.main
         if (table := main.open()) is None:
             return None
@@ -75,11 +73,11 @@ class PipelineTables:
         return f"is at version {table.number}, {counted(files.num_rows, 'file')}, {rows}"
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> tuple[str, ...]:
-        """The files below `location` that no version needs and that are older than `retention`; deletes them unless it is a
-        `dry_run`. Raises ConfigError below seven days."""
+        """Return the files below `location` that no version needs and that are older than `retention`. Delete them unless it
+        is a `dry_run`. Raises ConfigError below seven days."""
         return vacuum(self.location, retention, dry_run=dry_run)
 
     def shorten_logs(self) -> int:
-        """Makes checkpoints that are due, and packs commits that are older than a day. How many went into packs. Raises
+        """Write checkpoints that are due, and pack commits that are older than a day. Return how many were packed. Raises
         EnvironmentFailed."""
         return shorten_logs(self.location)

@@ -1,17 +1,16 @@
-"""The only vacuum: files that no version of a table names any more, after a week at least; and old checkpoints.
+"""The only vacuum: it deletes files that no version of a table names, after at least a week, and old checkpoints.
 
 Law: a file that a running job writes, or that a reader of the last `retention` reads, is never deleted: everything deleted
-is older than `retention`, which is longer than the longest run. Beside the tables' own folders only what is named like an
-attempt of a run of Dagster's goes: what anybody else put there stays. (delta-rs must list the folder, `full=True`: an
-attempt that died is in no log.)
+is older than `retention`, which is longer than the longest run. Outside the tables' own folders only paths that are named
+like an attempt of a Dagster run are deleted. (delta-rs must list the folder, `full=True`: the log does not name the files of
+a killed attempt.)
 
-Law: what is hidden from a vacuum of Delta is found here: files of the log that were never published, and folders in which
-nothing is left.
+Law: it also deletes what Delta's vacuum ignores: files of the log that were never published, and empty folders.
 
-The log itself is kept for ever, commit by commit, old ones in packs: it proves every offset. Its checkpoints only spare
-reading it from the start; each is a copy of the whole state, so together they grow with the square of the commits. A
-checkpoint goes where the log is whole without it and two newer ones stand; not in the day after the next one was written,
-for whoever opened the table before that may still read it.
+The log itself is kept for ever, commit by commit, old ones in packs: it proves every offset. A checkpoint only saves reading
+the log from its start. Each is a copy of the whole state, so their total size grows with the square of the commits. A
+checkpoint is deleted if the log has all commits, two newer ones exist, and the next one is older than a day: a reader that
+opened the table before may still read it.
 """
 
 import re
@@ -34,12 +33,12 @@ from rota.stores import delete_folder, is_url, join, open_files
 
 LEAST = timedelta(days=7)
 TABLES = ("main", "quarantine", "index")
-ATTEMPT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{12}")  # a run's id, and one of the attempt
+ATTEMPT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{12}")  # the id of a run, and of an attempt
 NEWEST, A_DAY = 2, 86_400.0  # checkpoints that stay; seconds, more than the longest run takes
 
 
 def vacuum(location: str, retention: timedelta = LEAST, *, dry_run: bool = True) -> tuple[str, ...]:
-    """What it deleted, or would delete, below the `location` of a pipeline's tables.
+    """Delete files below the `location` of a pipeline's tables, and return their paths; with `dry_run` only return them.
 
     Raises: ConfigError below seven days; EnvironmentFailed if a store fails, and then the rest is left.
     """
@@ -74,14 +73,17 @@ def _vacuum(location: str, retention: timedelta, *, dry_run: bool) -> list[str]:
 
 
 def shorten_logs(location: str) -> int:
-    """Makes checkpoints that are due, and packs commits of the logs below the location that are older than a day. How many
-    went into packs. Raises EnvironmentFailed."""
+    """Write checkpoints that are due, and pack commits older than a day, of the logs below the location.
+
+    Returns: how many commits were packed.
+    Raises: EnvironmentFailed.
+    """
     logs = (DeltaLog(join(location, name)) for name in TABLES)
     return sum(pack(log, time.time() - A_DAY) for log in logs if log.checkpoint())
 
 
 def _list_left_in_bucket(location: str, before: float) -> Iterator[str]:
-    """Raw records of runs that died. A folder of a bucket has no time: its newest object has, and nothing is unpublished."""
+    """Yield folders with raw records of killed runs. The newest object states the time of a folder of a bucket."""
     files = open_files(location)
     for one in files.get_file_info(fs.FileSelector("quarantine/raw", allow_not_found=True)):
         if one.type == fs.FileType.Directory and ATTEMPT.fullmatch(one.base_name):
@@ -91,7 +93,7 @@ def _list_left_in_bucket(location: str, before: float) -> Iterator[str]:
 
 
 def _list_left_on_disk(location: str, before: float) -> Iterator[str]:
-    """Links, raw records and everything else of runs that died, where no table names it."""
+    """Yield what killed runs left and no table names: raw records, unpublished files, empty folders."""
     folder = Path(location)
     yield from (str(one.relative_to(folder)) for one in _list_paths(folder, before))
 
@@ -110,7 +112,7 @@ def _list_paths(folder: Path, before: float) -> Iterator[Path]:
 
 def _delete(location: str, left: str) -> None:
     path = Path(location, left)
-    with suppress(OSError):  # somebody else did, or put something into it
+    with suppress(OSError):  # another process deleted it, or wrote into it
         if is_url(location) or (path.is_dir() and not path.is_symlink() and any(path.iterdir())):
             delete_folder(location, left)
         elif path.is_dir() and not path.is_symlink():

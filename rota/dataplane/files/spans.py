@@ -4,7 +4,6 @@ Law: `read_between` gives the rows of a file that are in the ranges, and no othe
 that they stand by partition and ordinal only spares reading. A file never changes under its name.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from rota.deltalog.parquet import write_parquet
+from rota.ledger.overlap import may_hold
 from rota.stores import open_files
 
 SCHEMA = pa.schema(
@@ -39,10 +40,8 @@ class IndexFile:
 
 
 def write_file(location: str, path: str, rows: pa.Table) -> int:
-    """Writes a file of the index, and returns its bytes. Raises OSError."""
-    with open_files(location).open_output_stream(path) as file:
-        pq.write_table(rows, file, row_group_size=KEPT)
-        return int(file.tell())
+    """Write a file of the index, and return its bytes. Raises OSError."""
+    return write_parquet(open_files(location), path, [rows], rows.schema, group=KEPT)[1]
 
 
 def read_file(location: str, path: str) -> IndexFile:
@@ -126,21 +125,13 @@ class _Wanted:
 
 
 def _groups(metadata: pq.FileMetaData, ranges: Mapping[str, tuple[int, int]]) -> list[int]:
-    """The row groups that may hold rows of the ranges, by their statistics; one without them may hold any."""
-    column = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}
-    asked = sorted(ranges)
-    return [
-        number
-        for number in range(metadata.num_row_groups)
-        if _may_hold(metadata.row_group(number), column, asked, ranges)
-    ]
-
-
-def _may_hold(
-    group: pq.RowGroupMetaData, column: Mapping[str, int], asked: Sequence[str], ranges: Mapping[str, tuple[int, int]]
-) -> bool:
-    partition, ordinal = (group.column(column[name]).statistics for name in ("partition", "ordinal"))
-    if not (partition and partition.has_min_max and ordinal and ordinal.has_min_max):
-        return True
-    here: Iterable[str] = asked[bisect_left(asked, partition.min) : bisect_right(asked, partition.max)]
-    return any(ranges[p][0] <= ordinal.max and ranges[p][1] > ordinal.min for p in here)
+    """Return the row groups that may hold rows of the ranges, by their statistics."""
+    at = {metadata.schema.column(i).name: i for i in range(metadata.num_columns)}
+    asked, found = sorted(ranges), []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        known = [group.column(at[name]).statistics for name in ("partition", "ordinal")]
+        bounds = [bound for one in known for bound in ((one.min, one.max) if one and one.has_min_max else (None, None))]
+        if may_hold(asked, ranges, *bounds):
+            found.append(number)
+    return found

@@ -21,12 +21,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pyarrow import fs
 
 from rota.dataplane import names
 from rota.dataplane.formats import decoding, exact, lines, quoting
 from rota.dataplane.formats.options import find_encoding, make_options
 from rota.dataplane.formats.quoting import Dialect
+from rota.deltalog.parquet import write_parquet
 from rota.pipeline import name_columns
 from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
 
@@ -49,7 +50,8 @@ def stage(folder: Path, partition: str, found: Iterable[tuple[int, bytes]]) -> N
     pairs = tuple(found)
     columns = [[value for _, value in pairs], [names.split(partition)] * len(pairs), [offset for offset, _ in pairs]]
     table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, STAGED, strict=True)], schema=STAGED)
-    pq.write_table(table, folder / f"{names.split(partition)}.parquet")
+    path = str(folder / f"{names.split(partition)}.parquet")
+    write_parquet(fs.LocalFileSystem(), path, [table], STAGED)
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""How a task of Spark writes its rows onto a disk or into a bucket. The code is sent to Spark's workers: it needs pyarrow
-there, and nothing of rota.
+"""How a task of Spark writes its rows onto a disk or into a bucket. The code is sent to Spark's workers, with
+`rota.deltalog.parquet`: it needs pyarrow there, and nothing else of rota.
 
 Law: a file has rows of one partition alone, in the order in which they came, and a unique name. A commit uses only the files
 that successful tasks report. It never names a file of a task that failed or ran a second time.
@@ -26,8 +26,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyarrow import fs
+
+from rota.deltalog.parquet import ParquetWriter
 
 SAID = "said"  # the column with the report of each file; see `read_said`
 HELD = 64 << 20
@@ -242,36 +243,24 @@ class _File:
     ) -> None:
         """`kept`: the arguments of Arrow's writer that choose dictionaries."""
         self._path, self._of = f"{folder}/{uuid.uuid4().hex}.parquet", of
-        self._footer: list[Any] = []
         with _as_environment():
             if isinstance(files, fs.LocalFileSystem):  # a bucket has no folders
                 files.create_dir(folder, recursive=True)
-            self._file = files.open_output_stream(self._path)
-        # As Spark's own writer does it: no schema of Arrow's, and a decimal is an integer where it fits into one.
-        self._writer = pq.ParquetWriter(
-            self._file,
-            schema,
-            store_schema=False,
-            store_decimal_as_integer=True,
-            metadata_collector=self._footer,
-            write_page_checksum=True,
-            **kept,
-        )
-        self._writer.add_key_value_metadata(dict(metadata))
+            # As Spark's own writer does it: no schema of Arrow's, and a decimal is an integer where it fits into one.
+            spark = {"store_schema": False, "store_decimal_as_integer": True}
+            self._writer = ParquetWriter(files, self._path, schema, metadata, **spark, **kept)
 
     def write(self, rows: pa.Table) -> None:
         """Writes a row group."""
         with _as_environment():
-            self._writer.write_table(rows, row_group_size=len(rows))
+            self._writer.write(rows, len(rows))
 
     def close(self) -> pa.RecordBatch:
         """Publish the file, and return its report."""
         with _as_environment():
-            self._writer.close()
-            size = self._file.tell()
-            self._file.close()
+            footer, size = self._writer.close()
         kept = io.BytesIO()
-        self._footer[0].write_metadata_file(kept)
+        footer.write_metadata_file(kept)
         said = {"path": self._path, "partition": self._of, "size": size, "modified": int(time.time() * 1000)}
         return _tell(json.dumps({**said, "footer": kept.getvalue().hex()}).encode())
 

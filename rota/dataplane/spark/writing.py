@@ -29,6 +29,7 @@ import xxhash
 from rota import stores
 from rota.dataplane import footers, names
 from rota.dataplane.spark import on_executors
+from rota.deltalog import parquet
 from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
@@ -84,7 +85,7 @@ def write(
     from pyspark.sql import types as T  # noqa: N812
 
     hide_credentials()
-    for module in (on_executors, names, stores):
+    for module in (on_executors, names, stores, parquet):
         cloudpickle.register_pickle_by_value(module)
     origins = _number_origins(frame, known or {}, named or {})
     make = on_executors.make_writer(

@@ -44,7 +44,7 @@ def test_whoever_changes_no_row_stops_nobody(name: str, moment: str, tmp_path: P
     if moment == "just before the commit" and name in ("VACUUM FULL", "VACUUM by Spark"):
         said = one.look()
         assert "names data/" in said
-        assert "repair(), then: rota adopt, and replay what stood there: p:" in said
+        assert "repair(), then: rota adopt, and replay what was there: p:" in said
         DeltaTable(one.main).repair()
         one.mend()
     assert not one.world.tree.parked()
