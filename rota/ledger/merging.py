@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from rota.deltalog.port import Draft, Version
 from rota.ledger.change import commit_change
 from rota.ledger.ledger import Ledger
+from rota.ledger.port import Merges
 from rota.record import OFFSET, PARTITION
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ def merge(ledger: Ledger, bound: Bound) -> Merged:
     if hurt := table.find_vectored(files["path"].to_pylist()):
         files = files.filter(pc.invert(pc.is_in(files["path"], pa.array(sorted(hurt)))))
     taken, left = choose_groups(plan_groups(files, bound.target), bound)
-    done = [group for group in taken if _merge_group(ledger, table, group)]
+    done = [group for group in taken if merge_group(table, ledger.files, group)]
     return Merged(sum(map(len, done)), len(done), sum(map(_size, taken)), sum(map(len, left)), sum(map(_size, left)))
 
 
@@ -122,25 +123,24 @@ def _size(group: list[FileEntry]) -> int:
     return sum(one["size_bytes"] for one in group)
 
 
-def _merge_group(ledger: Ledger, table: Version, group: list[FileEntry]) -> bool:
-    """Merge the files of the group, and return whether they are one file now."""
-    made = ledger.files.merge([one["path"] for one in group], uuid.uuid4().hex)
+def merge_group(table: Version, files: Merges, group: list[FileEntry]) -> bool:
+    """Merge the files of the group, and return whether they are one file now. Raises EnvironmentFailed."""
+    location = table.log.location
+    made = files.merge([one["path"] for one in group], uuid.uuid4().hex)
     if made is None:
-        log.warning("table=%s not_merged=its files do not go together as all readers take them", ledger.location)
+        log.warning("table=%s not_merged=its files do not go together as all readers take them", location)
         return False
     known = [one["num_records"] for one in group]
     if None not in known and made.rows != sum(known):
-        log.warning(
-            "table=%s not_merged=%s has other rows than the log states for its parts", ledger.location, made.path
-        )
-        ledger.files.discard((made,))
+        log.warning("table=%s not_merged=%s has other rows than the log states for its parts", location, made.path)
+        files.discard((made,))
         return False
 
     def make(tries: int) -> Draft[bool] | bool:
         if tries:  # it lost its race: no commit names the file, and the next call plans again
-            ledger.files.discard((made,))
+            files.discard((made,))
             return False
         gone = {one["path"]: one["size_bytes"] for one in group}
         return Draft(table, adds=(made,), removes=gone, changes=False, result=True)
 
-    return commit_change(ledger.log, make)
+    return commit_change(table.log, make)

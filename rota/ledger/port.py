@@ -8,7 +8,23 @@ from rota.ledger.values import DataFile, Ranges
 Rows = tuple[Mapping[str, object], ...]
 
 
-class Files(Protocol):
+class Merges(Protocol):
+    """Files that can be merged."""
+
+    def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
+        """Write one file with the rows of these, in their order. A column that a file lacks is null in its rows.
+
+        Returns: None if their columns do not fit together, or if some readers would read the new file differently.
+        Raises: EnvironmentFailed if a file cannot be read.
+        """
+        ...
+
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """Delete files that no commit names."""
+        ...
+
+
+class Files(Merges, Protocol):
     """The data files of a table, which its log names.
 
     Invariant: a file never changes under its name.
@@ -37,22 +53,10 @@ class Files(Protocol):
         """
         ...
 
-    def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
-        """Write one file with the rows of these, in their order. A column that a file lacks is null in its rows.
-
-        Returns: None if their columns do not fit together, or if some readers would read the new file differently.
-        Raises: EnvironmentFailed if a file cannot be read.
-        """
-        ...
-
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
         """Write the rows of this file under the ids of another pipeline. Raises EnvironmentFailed."""
         ...
 
     def describe(self, path: str) -> DataFile:
         """Return the file as a commit adds it. Raises EnvironmentFailed if it cannot be read."""
-        ...
-
-    def discard(self, files: Iterable[DataFile]) -> None:
-        """Delete files that no commit names."""
         ...

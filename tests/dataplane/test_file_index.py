@@ -255,7 +255,7 @@ def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path, monkeypa
     for i in range(15):
         land(tmp_path, f"x/{i:03}.json")
         one.observe(("p:x",), ASSIGN)
-    assert len(DeltaTable(one.index.location).file_uris()) < 10
+    assert len(DeltaTable(one.index.location).file_uris()) <= 10
     assert [one.locate("p:x", i) for i in range(15)] == [f"x/{i:03}.json" for i in range(15)]
 
 

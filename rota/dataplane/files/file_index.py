@@ -38,13 +38,16 @@ from rota.deltalog.port import Draft, Version
 from rota.errors import EnvironmentFailed
 from rota.ids import partition_id, rename_id
 from rota.ledger.change import commit_change
+from rota.ledger.merging import FileEntry, merge_group
 from rota.ledger.values import DataFile, Ranges
 from rota.portions import take_portions
+from rota.stores import delete
 
 T = TypeVar("T")
 RENAMED = "rota/renamed"  # the number of the last rename
 MANY = 40  # files of the index above which some are put together
-LARGE = 100_000  # rows of a file of the index that is left as it is
+LARGE = 100_000  # most rows of a file of the index
+ORDER = ("partition", "ordinal")  # of the rows of a file
 ALL = 2**62
 Given = tuple[dict[str, int], tuple[str, ...]]  # how many files partitions have, and the partitions that are left
 Rewritten = tuple[dict[str, int], tuple[DataFile, ...]]  # what to remove (path -> bytes), and the files in its place
@@ -327,24 +330,30 @@ class FileIndex:
         return tuple(written)
 
     def _tidy(self) -> None:
-        """Merge the smallest of many files. A run that loses the race leaves that to the next one."""
+        """Merge the smallest of many files, into one of at most `LARGE` rows. A run that loses the race leaves that to the
+        next one."""
         table = self.log.open()
         if table is None or len(self._read_files(table)) <= MANY:
             return
-        small, rows = [], 0
-        for one, file in sorted(self.read_named_files(table), key=lambda pair: pair[1].rows):
+        small, rows = list[FileEntry](), 0
+        for entry, file in sorted(self.read_named_files(table), key=lambda pair: pair[1].rows):
             rows += file.rows
-            if file.rows >= LARGE or rows > 2 * LARGE:
+            if rows > LARGE:
                 break
-            small.append((file, one))
-        if len(small) < 2:
-            return
-        merged = pa.concat_tables(
-            [some for file, _ in small for some in self._read_between([file], _everything(file), SCHEMA.names)]
-        ).sort_by([("partition", "ascending"), ("ordinal", "ascending")])
-        removes = {one["path"]: one["size_bytes"] for _, one in small}
-        draft = Draft(table, adds=self.write_files(merged), removes=removes, alone=True, changes=False, result=True)
-        commit_change(self.log, lambda tries: draft if not tries else False)
+            small.append(entry)
+        if len(small) > 1:
+            merge_group(table, self, small)
+
+    def merge(self, paths: Sequence[str], attempt: str) -> DataFile:  # noqa: ARG002
+        """See `Merges.merge`. The rows of the new file are in order."""
+        files = [self.read.newest[1][path] for path in paths]
+        pieces = [some for one in files for some in self._read_between([one], _everything(one), SCHEMA.names)]
+        (made,) = self.write_files(pa.concat_tables(pieces).sort_by([(name, "ascending") for name in ORDER]))
+        return made
+
+    def discard(self, files: Iterable[DataFile]) -> None:
+        """See `Merges.discard`."""
+        delete(self.location, [file.path for file in files])
 
 
 def explain_without_copy(folder: str) -> str:
