@@ -1,4 +1,4 @@
-"""What every log promises (`rota.ledger.port.Log`). An implementation is put under it by one line:
+"""What every log promises (`rota.deltalog.port.Log`). One line puts an implementation under the suite:
 
 class TestMyLog(LogSuite):
     log = MyLog  # made of a folder of the test's own; the same folder gives the same log
