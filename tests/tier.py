@@ -17,7 +17,9 @@ PUSH = os.environ.get("TEST_TIER") == "push"
 DAY = int(os.environ.setdefault("TEST_DAY", str(datetime.now(UTC).toordinal())))  # the processes of xdist inherit it
 
 SHARES = {  # long tables of cases, and in how many shares they are divided
+    "chaos/test_kills_and_pauses.py::test_a_frozen_run_of_a_topic_writes_nothing_after_it_was_overtaken": 2,
     "chaos/test_kills_and_pauses.py::test_nothing_is_lost_or_doubled": 3,
+    "chaos/test_kills_and_pauses.py::test_without_the_tables_fence_rows_are_doubled_and_counted": 2,
     "dataplane/kafka/test_conservation.py::test_each_committed_record_is_in_the_table_once_and_no_other": 2,
     "dataplane/kafka/test_conservation.py::test_without_isolation_or_without_reading_to_the_end_there_is_damage": 2,
     "dataplane/kafka/test_faults.py::test_every_record_is_in_the_table_once": 2,
@@ -28,6 +30,7 @@ SHARES = {  # long tables of cases, and in how many shares they are divided
     "dataplane/test_parsing.py::test_a_wrong_value_in_any_column_whatever_the_transform_uses": 3,
     "dataplane/without_spark/test_foreign_programs.py::test_whoever_changes_no_row_stops_nobody": 3,
     "dataplane/without_spark/test_foreign_programs.py::test_whoever_takes_or_changes_rows_is_told_of_and_they_come_back": 3,
+    "dataplane/without_spark/test_orders_of_two.py::test_any_two_lose_and_double_nothing": 2,
     "sim/test_handover.py::test_no_fault_between_any_two_steps_does_damage": 2,
     "sim/test_worlds.py::test_every_assignor_runs_in_every_world_and_breaks_nothing": 4,
 }

@@ -6,7 +6,7 @@ Exit code 1 if a row is lost or doubled. Without `--spark` a run reads and write
 import os
 import sys
 import tempfile
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import click
@@ -16,6 +16,7 @@ from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.local.bucket import serve_buckets
 from rota.local.cluster import SparkCluster
 from tests.chaos.stage import Stage
+from tests.dataplane.kafka.broker import Broker
 
 
 @click.command()
@@ -33,6 +34,7 @@ from tests.chaos.stage import Stage
 @click.option("--spark", is_flag=True, help="Each worker has its own Spark, which is killed, too.")
 @click.option("--cluster", is_flag=True, help="That Spark is on a standalone cluster, whose parts are killed.")
 @click.option("--bucket", is_flag=True, help="Files land, and the table lies, in a bucket.")
+@click.option("--kafka", is_flag=True, help="Records are in topics of a broker.")
 @click.option("--keep", type=click.Path(path_type=Path), help="The folder of files, table and logs; it stays.")
 def main(
     protocols: tuple[str, ...],
@@ -42,6 +44,7 @@ def main(
     spark: bool,
     cluster: bool,
     bucket: bool,
+    kafka: bool,
     keep: Path | None,
 ) -> None:
     """Kills and stops agents and runs, and counts every row."""
@@ -53,13 +56,26 @@ def main(
         SparkCluster(Path(made) / "cluster", environ=buckets.environ if buckets else {})
         if cluster
         else nullcontext() as sparks,
+        ExitStack() as stack,
     ):
+        broker = Broker(Path(made) / "kafka") if kafka else None
+        stack.callback(broker.stop if broker else str)
         os.environ.update(buckets.environ if buckets else {})
         if sparks:
             os.environ["PYSPARK_PYTHON"] = str(sparks.write_python())
         for protocol in protocols:
             folder = (keep or Path(made)) / protocol
-            stage = Stage(folder, server.hosts, protocol, seed, workers, spark=spark, cluster=sparks, buckets=buckets)
+            stage = Stage(
+                folder,
+                server.hosts,
+                protocol,
+                seed,
+                workers,
+                spark=spark,
+                cluster=sparks,
+                buckets=buckets,
+                broker=broker,
+            )
             found = stage.play(60 * minutes)
             broken = broken or not found.right
             strikes = ", ".join(f"{kind} {times}" for kind, times in sorted(stage.done.items()))

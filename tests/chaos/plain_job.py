@@ -1,14 +1,17 @@
-"""The job port without Spark: reads the JSON files of a folder, and writes Parquet by pyarrow."""
+"""The job port without Spark: reads the JSON files of a folder, or the records of a topic, and writes Parquet by pyarrow."""
 
 import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
 from rota.dataplane import footers, names
+from rota.dataplane.kafka import reading
+from rota.dataplane.kafka.kafka_source import KafkaSource
 from rota.dataplane.ports import FailedPartition, Source, WrittenFiles
 from rota.errors import BadTransform
 from rota.ledger.values import DataFile, Ranges
@@ -35,6 +38,7 @@ class PlainJob:
     landing: Path | str
     table: Path | str
     poisoned: Callable[[str], bool] = lambda _: False
+    began: Callable[[], None] = lambda: None  # called before a job reads
     written: Callable[[], None] = lambda: None  # called before what was written is handed over
 
     def run(
@@ -49,6 +53,7 @@ class PlainJob:
     ) -> Iterator[WrittenFiles | FailedPartition]:
         """See `Job.run`."""
         for job in jobs:
+            self.began()
             wanted = recheck(job)
             for partition in filter(self.poisoned, wanted):
                 yield FailedPartition(partition, BadTransform(f"it fails on {partition}", partition=partition))
@@ -60,11 +65,24 @@ class PlainJob:
                 yield WrittenFiles(attempt, ranges, files, 0.0)
 
     def _write(self, attempt: str, partition: str, offsets: range) -> DataFile:
-        texts = ((offset, read(str(self.landing), self.source.locate(partition, offset))) for offset in offsets)
         rows = [
             {"_partition": partition, "_offset": offset, "n": json.loads(line)["n"]}
-            for offset, text in texts
+            for offset, text in self._read(partition, offsets)
             for line in text.splitlines()
         ]
         path = f"data/{attempt}/{names.split(partition)}/rows.parquet"
         return footers.write_file(str(self.table), path, pa.Table.from_pylist(rows, SCHEMA))
+
+    def _read(self, partition: str, offsets: range) -> Iterator[tuple[int, bytes]]:
+        return ((offset, read(str(self.landing), self.source.locate(partition, offset))) for offset in offsets)
+
+
+class TopicJob(PlainJob):
+    """A plain job whose records the shipped reader of Spark's tasks reads from the topic of `source`."""
+
+    def _read(self, partition: str, offsets: range) -> Iterator[tuple[int, bytes]]:
+        source = cast(KafkaSource, self.source)
+        number, topic = source.number(partition), source.topic
+        share = ((number, offsets.start, offsets.stop),)
+        for batch in reading.read(topic.name, topic.client, share, {number: partition}, {}, True):
+            yield from ((one["_offset"], one["value"]) for one in batch.to_pylist())

@@ -1,4 +1,4 @@
-"""The verifier: every row that landed against every row that the table holds. Files, JSON and pyarrow; nothing of rota.
+"""The verifier: every row that landed against every row that the table holds. JSON and pyarrow; nothing of rota.
 
 Law: `right` only if each number that landed in a partition is in the table once, the ranges of the commits follow each
 other without a gap or an overlap, and no commit of a partition has an older token than one before it.
@@ -6,7 +6,7 @@ other without a gap or an overlap, and no commit of a partition has an older tok
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 @dataclass(frozen=True, slots=True)
 class Count:
     """Rows landed, written, lost and doubled; offsets that no commit covers (`gaps`), or two do (`overlaps`); tokens older
-    than one before (`stale`). `behind` files of a partition landed after its last commit: their rows are lost so far."""
+    than one before (`stale`). `behind` offsets are after the last commit of their partition: their rows are lost so far."""
 
     landed: int = 0
     written: int = 0
@@ -38,18 +38,24 @@ class Count:
         )
 
 
-def count(landing: Path, table: Path, pipeline: str = "p") -> Count:
-    """Counts the JSON files of `landing`, a folder a key, against `_partition` and `n` of the Delta table."""
-    entries = list(_read_log(table))
-    landed = Counter(
-        (f"{pipeline}:{path.parent.name}", json.loads(line)["n"])
+Landed = Sequence[tuple[str, Sequence[int]]]  # of each offset: its partition, and the numbers of its records
+
+
+def read_files(landing: Path) -> Landed:
+    """Return what the JSON files of `landing`, a folder a key, hold."""
+    return [
+        (f"p:{path.parent.name}", [json.loads(line)["n"] for line in path.read_text().splitlines()])
         for path in landing.glob("*/[!.]*.json")
-        for line in path.read_text().splitlines()
-    )
+    ]
+
+
+def count(offsets: Landed, table: Path) -> Count:
+    """Count what landed against `_partition` and `n` of the Delta table."""
+    entries = list(_read_log(table))
+    landed = Counter((partition, number) for partition, numbers in offsets for number in numbers)
     written = Counter(row for path in _find_files(entries) for row in _read_rows(table / path))
     commits = [one["commitInfo"] for one in entries if one.get("commitInfo", {}).get("rota.op") == "commit"]
     gaps, overlaps, ends = _compare_ranges(commits)
-    files = Counter(f"{pipeline}:{path.parent.name}" for path in landing.glob("*/[!.]*.json"))
     return Count(
         landed.total(),
         written.total(),
@@ -59,7 +65,7 @@ def count(landing: Path, table: Path, pipeline: str = "p") -> Count:
         overlaps,
         _count_stale(entries),
         len(commits),
-        (files - ends).total(),
+        (Counter(partition for partition, _ in offsets) - ends).total(),
     )
 
 

@@ -1,12 +1,13 @@
 """Consuming runs of one worker, by the shipped `serve` over a real Delta table, without Dagster, and mostly without Spark.
 
-The stage starts and kills it, and asks it to stop between writing and committing. `--unfenced` takes the fence away. With
-`--spark` the worker's Spark does the work.
+The stage starts and kills it, and asks it to stop between writing and committing, or at a drawn moment. `--unfenced` takes
+the fence away. With `--spark` the worker's Spark does the work.
 """
 
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import click
 from rota.catalog import load
 from rota.coordination.client import opened
 from rota.coordination.group_state import GroupState
+from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.spark import writing
 from rota.errors import RotaError
 from rota.ids import worker_of
@@ -26,7 +28,7 @@ from rota.registry import open_ports
 from rota.run.serve import RunLimits, serve
 from rota.run.work import find_work
 from rota.settings import Settings
-from tests.chaos.plain_job import PlainJob
+from tests.chaos.plain_job import PlainJob, TopicJob
 from tests.waiting import wait_until
 
 
@@ -51,9 +53,20 @@ def main(group: str, worker: str, folder: Path, unfenced: bool, spark: bool) -> 
 
 def stop_if_asked(mark: Path) -> None:
     """Stops this process, as SIGSTOP does, where the stage asks for it: what was written is not committed yet."""
-    if mark.exists():
-        mark.unlink()
-        os.kill(os.getpid(), signal.SIGSTOP)
+    if mark.exists() and not mark.read_text():
+        stop(mark)
+
+
+def stop_later(mark: Path) -> None:
+    """Stops this process after the seconds that the mark holds, if it holds some: at any moment of the batch that begins."""
+    if mark.exists() and (seconds := mark.read_text()):
+        threading.Timer(float(seconds), stop, (mark,)).start()
+
+
+def stop(mark: Path) -> None:
+    """Removes the mark, which the stage waits for, and stops this process."""
+    mark.unlink(missing_ok=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def write_and_stop(mark: Path, write: Callable[..., Any] = writing.write) -> Callable[..., Any]:
@@ -82,8 +95,9 @@ def serve_once(tree: GroupState, folder: Path, worker: str, run_id: str, spark: 
         writing.write = write_and_stop(mark)
     else:
         land, table = pipeline.source.texts[0], f"{pipeline.table.path}/main"
-        job = PlainJob(ports.source, land, table, written=lambda: stop_if_asked(mark))
-        ports = replace(ports, job=job)
+        kind = TopicJob if isinstance(pipeline.source, Kafka) else PlainJob
+        began, written = (lambda: stop_later(mark)), (lambda: stop_if_asked(mark))
+        ports = replace(ports, job=kind(ports.source, land, table, began=began, written=written))
     incarnation = wait_until(lambda: find_incarnation(tree, worker), 600, pause=0.5)
     work = find_work(tree, pipeline, ports.source, incarnation)
     lags = tuple(work[0].lags) if work else ()

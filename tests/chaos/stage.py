@@ -35,8 +35,9 @@ from rota.group.rebalance import rebalance
 from rota.local.bucket import BucketServer
 from rota.local.cluster import SMALL, SparkCluster
 from tests.bucket import in_bucket, on_disk
-from tests.chaos.rows import Count, count
+from tests.chaos.rows import Count, count, read_files
 from tests.conformance.processes import Worker
+from tests.dataplane.kafka.broker import Broker
 from tests.waiting import LONG, wait_until
 
 SESSION, MAX_SHUTDOWN = 2.0, 30.0
@@ -47,17 +48,17 @@ OF_CLUSTER = ("kill master", "kill spark worker", "kill executor")
 RUN = ("-m", "tests.chaos.serving_run")
 PIPELINE = """
 from rota import Group, Pipeline, delta, files
+from rota.kafka import kafka
 group = Group({group!r}, protocol={protocol!r})
-pipeline = Pipeline(
-    source=files({land!r}, format="json", schema="n int", settle=0.0), table=delta({table!r}), group={group!r},
-)
+pipeline = Pipeline(source={source}, table=delta({table!r}), group={group!r})
 """
 
 
 @dataclass
 class Stage:
-    """One group. Its files land, and its table lies, in a new bucket of the server `buckets`, or in `folder`. `struck` holds
-    when a worker is whole again; `later` what is to be done then."""
+    """One group. Its files land, and its table lies, in a new bucket of the server `buckets`, or in `folder`. With `broker`
+    its records are in a topic instead, and `produced` has them. `struck` holds when a worker is whole again; `later` what is
+    to be done then."""
 
     folder: Path
     hosts: str
@@ -70,6 +71,8 @@ class Stage:
     spark: bool = False
     cluster: SparkCluster | None = None
     buckets: BucketServer | None = None
+    broker: Broker | None = None
+    produced: list[tuple[str, list[int]]] = field(default_factory=list)
     done: Counter[str] = field(default_factory=Counter)
     agents: dict[str, Worker] = field(default_factory=dict)
     runs: dict[str, Worker] = field(default_factory=dict)
@@ -89,9 +92,11 @@ class Stage:
         self.landing, self.table = place / "land", place / "table"
         (self.folder / "pipelines").mkdir(parents=True)
         (self.folder / "logs").mkdir()
-        text = PIPELINE.format(
-            group=self.group, protocol=self.protocol, land=self.landing.address, table=self.table.address
-        )
+        source = f'files({self.landing.address!r}, format="json", schema="n int", settle=0.0)'
+        if self.broker:
+            self.broker.make(self.group, self.keys)
+            source = f'kafka({self.broker.servers!r}, {self.group!r}, schema="n int")'
+        text = PIPELINE.format(group=self.group, protocol=self.protocol, source=source, table=self.table.address)
         (self.folder / "pipelines" / "p.py").write_text(text)
         self.catalog = load(self.folder / "pipelines")
         self.next_file = self.next_strike = self.next_look = 0.0
@@ -137,7 +142,8 @@ class Stage:
     def count(self) -> Count:
         """What landed and what the table holds, now."""
         table = self.table.files / "main"
-        return count(self.landing.files, table) if table.exists() else Count()
+        landed = self.produced if self.broker else read_files(self.landing.files)
+        return count(landed, table) if table.exists() else Count()
 
     # --- the group
 
@@ -158,8 +164,13 @@ class Stage:
         return True
 
     def _land(self, key: int) -> None:
-        """One file of a few records."""
-        lines = (json.dumps({"n": next(self.numbers)}) for _ in range(self.random.randint(1, 5)))
+        """One file of a few records, or so many records of a topic."""
+        numbers = [next(self.numbers) for _ in range(self.random.randint(1, 5))]
+        lines = [json.dumps({"n": n}) for n in numbers]
+        if self.broker:
+            self.broker.produce(self.group, key, [line.encode() for line in lines])
+            self.produced += [(f"p:{key}", [n]) for n in numbers]
+            return
         self.landing.put(f"{key}/{next(self.files):06}.json", "".join(f"{line}\n" for line in lines).encode())
 
     def _start(self, name: str) -> None:
@@ -210,7 +221,8 @@ class Stage:
         if self.armed is None and now >= self.next_strike and len(whole) > 1:
             self.armed = kind, name = self.random.choice(self.strikes), self.random.choice(whole)
             if kind in IN_A_BATCH:
-                self._mark(name).touch()
+                moment = "" if self.spark or self.random.random() < 0.5 else f"{self.random.uniform(0.001, 0.5):.3f}"
+                self._mark(name).write_text(moment)
         if self.armed is None or (self.armed[0] in IN_A_BATCH and self._mark(self.armed[1]).exists()):
             return  # its run is not in the middle of a batch yet
         kind, name = self.armed

@@ -10,14 +10,22 @@ import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.local.bucket import BucketServer
-from tests.chaos.rows import count
+from tests.chaos.rows import count, read_files
 from tests.chaos.stage import Stage
+from tests.dataplane.kafka.broker import Broker
 
 
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
     with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("kafka"))
+    yield running
+    running.stop()
 
 
 @pytest.fixture
@@ -43,8 +51,23 @@ def test_nothing_is_lost_or_doubled(
     assert found.commits > 10
 
 
-def test_without_the_tables_fence_rows_are_doubled_and_counted(zookeeper: EmbeddedZooKeeper, tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "unfenced", zookeeper.hosts, "claim", strikes=("hang", "zombie"), fenced=False)
+@pytest.mark.parametrize("protocol", ["claim", "assigned"])
+def test_a_frozen_run_of_a_topic_writes_nothing_after_it_was_overtaken(
+    protocol: str, zookeeper: EmbeddedZooKeeper, broker: Broker, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path / f"topic-{protocol}", zookeeper.hosts, protocol, strikes=("hang", "zombie"), broker=broker)
+    found = stage.play(15, until=lambda: stage.done.total() > 5 and bool(stage.tree.refusals().ring))
+    assert found.right, (found, stage.done)
+    assert stage.refused > 0
+
+
+@pytest.mark.parametrize("source", ["files", "topic"])
+def test_without_the_tables_fence_rows_are_doubled_and_counted(
+    source: str, zookeeper: EmbeddedZooKeeper, broker: Broker, tmp_path: Path
+) -> None:
+    folder = tmp_path / f"unfenced-{source}"
+    topic = broker if source == "topic" else None
+    stage = Stage(folder, zookeeper.hosts, "claim", strikes=("hang", "zombie"), fenced=False, broker=topic)
     found = stage.play(0, until=lambda: stage.count().doubled > 0)
     assert found.doubled > 0
     assert not found.right
@@ -92,8 +115,8 @@ def test_planted_damage_is_counted(
     action: dict[str, object], span: tuple[int, int] | None, token: int, found: str, tmp_path: Path
 ) -> None:
     planted = Table(tmp_path)
-    assert count(planted.landing, planted.table).right
+    assert count(read_files(planted.landing), planted.table).right
     planted.commit(action, span, token)
-    counted = count(planted.landing, planted.table)
+    counted = count(read_files(planted.landing), planted.table)
     assert getattr(counted, found) == 1
     assert not counted.right

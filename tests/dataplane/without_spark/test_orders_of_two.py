@@ -1,11 +1,11 @@
-"""A replay, a rename, a skip, a retry and an adoption, one after another in any order, while files trickle in.
+"""A replay, a rename, a skip, a retry and an adoption, one after another in any order, while files or records trickle in.
 
-Every row of every file is in the table once, but for what was skipped and not replayed since. A job without Spark does the
+Every row is in the table once, but for what was skipped and not replayed since. A job without Spark does the
 work; all else is what ships.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from rota.people.rename import rename
 from rota.people.retry import retry
 from rota.people.skip import skip
 from rota.run.replay import ReplayedRange, replay
-from tests.dataplane.without_spark.trickle import Trickle
+from tests.dataplane.kafka.broker import Broker
+from tests.dataplane.without_spark.trickle import TopicTrickle, Trickle
 
 
 def do_replay(one: Trickle) -> None:
@@ -30,7 +31,7 @@ def do_replay(one: Trickle) -> None:
 def do_rename(one: Trickle) -> None:
     old = one.world.pipeline.name
     one.world.call(f"{old}q")
-    one.world.give("a", "b")
+    one.give()
     assert rename(one.world.tree, old, one.world.pipeline)
 
 
@@ -39,21 +40,16 @@ def do_skip(one: Trickle) -> None:
     _, numbers = one.land()
     stands = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
     end = one.ports.source.observe((one.partition(),), ASSIGN).ends[one.partition()]
-    assert end == (stands or 0) + 1
+    assert end == (stands or 0) + one.offsets
     assert skip(one.world.tree, one.ports, one.partition(), end) == (stands, end)
     one.forget("a", numbers)
     one.skipped += numbers
 
 
 def do_retry(one: Trickle) -> None:
-    """A file that changed between its offset and its reading."""
-    name, numbers = one.land()
-    one.ports.source.observe((one.partition(),), ASSIGN)
-    one.forget("a", numbers)
-    one.land(path=name)
-    one.consume()
+    changed = one.park()
     assert one.partition() in one.world.tree.parked()
-    assert retry(one.world.tree, one.partition(), one.ports) == (f"a/{name}.json",)
+    assert retry(one.world.tree, one.partition(), one.ports) == changed
 
 
 def do_adopt(one: Trickle) -> None:
@@ -65,11 +61,20 @@ VERBS: dict[str, Callable[[Trickle], None]] = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("kafka"))
+    yield running
+    running.stop()
+
+
 @pytest.mark.parametrize("first", VERBS)
-def test_any_two_lose_and_double_nothing(first: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["folder", "topic"])
+def test_any_two_lose_and_double_nothing(source: str, first: str, tmp_path: Path, broker: Broker) -> None:
     for number, second in enumerate(VERBS):
         between = (number + len(first)) % 2 == 0
-        one = Trickle(tmp_path / str(number))
+        folder = tmp_path / str(number)
+        one = Trickle(folder) if source == "folder" else TopicTrickle(folder, broker)
         for key in "aab":
             one.land(key)
         one.consume()
