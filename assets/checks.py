@@ -97,8 +97,10 @@ def read_said(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[dg.A
 def evaluate_needs(
     needs: Iterable["Need"], pipeline: Pipeline, names: Names, looked_at: int
 ) -> list[dg.AssetCheckEvaluation]:
-    """The result of each of the pipeline's checks, in the order of `list_checks`. What may still heal fails none; what never
-    calls a person warns."""
+    """Return the result of each of the pipeline's checks, in the order of `list_checks`.
+
+    A need that may still heal fails none. A need that never needs an operator fails as a warning.
+    """
     of: dict[str, list[Need]] = {}
     checks = {cause: check for check, causes in CAUSES.items() for cause in causes}
     for need in needs:

@@ -40,7 +40,7 @@ class Memory:
     at: float = 0.0  # when the look ended, on the clock of the process that looked, in seconds since 1970
     took: float = 0.0  # seconds
     claims: int = 0  # the newest token of a claim that was compared with the page
-    due: float | None = None  # seconds after the look in which something that it saw needs a person, unless it heals
+    due: float | None = None  # seconds after the look until one of its needs needs an operator, unless it heals
 
     def dump(self) -> str:
         """The memory as JSON."""

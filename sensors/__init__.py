@@ -1,1 +1,1 @@
-"""The sensors: each reads, asks a verb of rota what is due, and yields run requests."""
+"""The sensors. Each reads, asks a function of rota which work is due, and yields run requests."""

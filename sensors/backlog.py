@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.run.work import Work, WorkWatcher
 
-ONCE = "dagster/max_retries"  # Dagster's tag of a run that crashed: how often it tries again
-FRESH = 3.0  # seconds after which Dagster is asked again whether the runs that went on still do
+ONCE = "dagster/max_retries"  # Dagster's tag of a run that crashed: how often Dagster retries it
+FRESH = 3.0  # seconds after which Dagster is asked again whether the runs are alive
 
 
 def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
-    """The sensor. Law: an incarnation of a worker has at most one unfinished run, and a worker that is gone has none.
+    """Return the sensor. Law: an incarnation of a worker has at most one unfinished run, and a lost worker has none.
 
     The code server keeps what the ticks have read of the index.
     """
@@ -56,10 +56,10 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
 
 @dataclass(slots=True)
 class Looks:
-    """The looks of one tick.
+    """The polls of one tick.
 
-    Invariant: a look that launches a run read the runs first. It reads them from Dagster's storage if, by ZooKeeper and the
-    source, a worker may be without a run or is gone. It checks every `FRESH` seconds that runs are alive. For an idle
+    Invariant: a poll that launches a run read the runs first. It reads them from Dagster's storage if, by ZooKeeper and the
+    source, a worker may be without a run or is lost. It checks every `FRESH` seconds that runs are alive. For an idle
     pipeline it reads the runs once a tick, and asks ZooKeeper whether anything changed.
     """
 
@@ -68,26 +68,26 @@ class Looks:
     pipeline: Pipeline
     names: Names
     watcher: "WorkWatcher"
-    live: frozenset[str] = frozenset()  # the incarnations, as the runs were read last
-    busy: frozenset[str] = frozenset()  # those of them with a run
-    asked: float | None = None  # when the runs were read last, in monotonic seconds
+    live: frozenset[str] = frozenset()  # the incarnations when the runs were last read
+    busy: frozenset[str] = frozenset()  # the incarnations that had a run
+    asked: float | None = None  # when the runs were last read, in monotonic seconds
 
     def look(self) -> list[dg.RunRequest]:
-        """The runs that are due."""
+        """Return the runs that are due."""
         self.watcher.look()
         return list(self._find_launches()) if self._may_launch() else []
 
     def _may_launch(self) -> bool:
-        """Whether anything may be due that was not when the runs were read last."""
+        """Return whether a run may be due that was not due when the runs were last read."""
         if self.asked is None or (self.busy and time.monotonic() - self.asked >= FRESH):
             return True
         live = self.watcher.lives.keys()
         if live != self.live or live <= self.busy:
-            return live != self.live  # an incarnation that has a run looks for itself, twice a second
+            return live != self.live  # a run polls for its own incarnation, twice a second
         return any(one.incarnation not in self.busy for one in self.watcher.find_work())
 
     def _find_launches(self) -> Iterator[dg.RunRequest]:
-        """Yields a run for each live incarnation with lag and without a run. Cancels the runs of incarnations that are gone.
+        """Yield a run for each live incarnation with lag and without a run. Cancel the runs of lost incarnations.
 
         A run has no run_key: Dagster never launches a key again, even if its run failed.
         """
@@ -95,10 +95,10 @@ class Looks:
             return
         self.asked = time.monotonic()
         open_runs = self.mine.list_unfinished(self.tree)
-        self.watcher.look()  # after the runs were read: a new worker is not taken for gone
+        self.watcher.look()  # after the runs were read: a new worker does not count as lost
         self.live = frozenset(self.watcher.lives)
         for run in open_runs:
-            if (whose := run.tags.get(INCARNATION)) and whose not in self.live:
+            if (incarnation := run.tags.get(INCARNATION)) and incarnation not in self.live:
                 self.mine.cancel(run)
         self.busy = self.live.intersection(run.tags.get(INCARNATION, "") for run in open_runs)
         if self.live <= self.busy:
@@ -109,11 +109,14 @@ class Looks:
 
 
 def make_run_request(pipeline: Pipeline, names: Names, work: "Work", epoch: int) -> dg.RunRequest:
-    """The launch of a run for one incarnation in this epoch; its partitions stand in the config, not in a partition tag.
-    Where it crashes, the sensor launches another: a second one, by Dagster's own retry, would stand beside that."""
+    """Return the launch of a run for one incarnation in this epoch.
+
+    The config names its partitions, and no partition tag does. Dagster does not retry it: if it crashes, the sensor launches
+    another run.
+    """
     config = {"incarnation": work.incarnation, "partitions": list(work.lags)}
-    whose = {INCARNATION: work.incarnation, WORKER_TAG: work.worker}
+    tags = {INCARNATION: work.incarnation, WORKER_TAG: work.worker}
     return dg.RunRequest(
         run_config={"ops": {names.consume_op(pipeline.name): {"config": config}}},
-        tags={**whose, ONCE: "0", **names.epoch_tags(pipeline.group, epoch)},
+        tags={**tags, ONCE: "0", **names.epoch_tags(pipeline.group, epoch)},
     )

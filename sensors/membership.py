@@ -1,4 +1,4 @@
-"""`<group>__membership`: watches the workers of a group and asks for a rebalance when the target no longer fits."""
+"""`<group>__membership`: watches the workers of a group and requests a rebalance when the target no longer fits."""
 
 import dagster as dg
 
@@ -13,14 +13,14 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
 
-PAUSE = 2.0  # seconds between two looks while no worker joins or leaves: for new partitions and overrides
+PAUSE = 2.0  # seconds between two polls while no worker joins or leaves: for new partitions and overrides
 
 
 def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.SensorDefinition:
-    """The sensor.
+    """Return the sensor.
 
     Invariants: it compares the group with the basis of the published epoch. It remembers only the settings that it wrote, so
-    that it does not overwrite those of another deployment. It sees a worker that joins or is gone at once. A failed report
+    that it does not overwrite those of another deployment. It notices at once that a worker joined or ended. A failed report
     stops no rebalance.
     """
 
@@ -31,9 +31,9 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Watches group {group.name}: its workers, overrides and partitions. "
         + (
-            "Asks for one rebalance at a time."
+            "Requests one rebalance at a time."
             if group.protocol == "assigned"
-            else "Asks to note what its workers did."
+            else "Requests a record of the moves of its workers."
         ),
     )
     def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
@@ -42,7 +42,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         files = checks.check_files(names.membership(group.name), catalog.unserved)
         try:
             unshown = find_unshown(context.instance, [files])
-        except Exception as error:  # whatever Dagster's records hold, the decision is valid
+        except Exception as error:  # the decision is valid, whatever Dagster's records contain
             context.log.error(f"{checks.SERVED} is not reported: {type(error).__name__}: {error}")
             return found
         if not unshown:
@@ -65,7 +65,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             bell.listen(tree.store, tree.paths.lives)
             unfinished: list[dg.DagsterRun] = []
             seen = watcher.look() if known else None
-            if seen is None or seen.needed:  # Dagster's storage is asked once a tick, and before what decides is read
+            if seen is None or seen.needed:  # Dagster's storage is read once a tick, before the group
                 unfinished = mine.list_unfinished(tree)
                 seen = follow(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
             for pipeline, keys in seen.keys.items():
@@ -108,7 +108,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
 
 
 def add_partitions(instance: dg.DagsterInstance, names: Names, pipeline: str, keys: tuple[str, ...]) -> None:
-    """The ids of new source keys become Dagster's partition keys, in order, by difference; none is ever taken away."""
+    """Add the ids of new source keys to Dagster's partition keys, in order. No key is ever removed."""
     name = str(names.partition_set(pipeline).name)
     if new := sorted({partition_id(pipeline, key) for key in keys}.difference(instance.get_dynamic_partitions(name))):
         instance.add_dynamic_partitions(name, new)

@@ -1,13 +1,13 @@
-"""Shows the owner of a partition that moved on the page, also if nothing landed in it since.
+"""Reports the owner of a partition that moved, also if nothing landed in the partition since.
 
-A run materializes `ownership` with each partition's first batch under a new token. A partition at which nothing lands has no
-batch, so the page showed an owner that was gone. Invariants:
-1. A claim is shown once, if the page shows another token of that partition by then. Most claims are not: a run was first.
-2. A look compares at most `MAX_CLAIMS` claims and shows at most `MAX_EVENTS`, the eldest first, and the next look continues
-   after those: a sensor's tick is short, and Dagster stores some hundred events a second. Tokens grow with each claim, so
-   the newest one that was compared is the cursor.
-3. Data of the partition did not change: the materialization has the data version of the one before, and nothing
-   downstream becomes unsynced.
+A run materializes `ownership` with each partition's first batch under a new token. A partition without new records has no
+batch, so its former owner would stay on the page. Invariants:
+1. A claim is reported once, if the page has another token of that partition by then. A run reports most claims earlier.
+2. An observation compares at most `MAX_CLAIMS` claims and reports at most `MAX_EVENTS`, the oldest first. The next one
+   continues after those: a sensor's tick is short, and Dagster stores some hundred events a second. Tokens grow with each
+   claim, so the newest compared token is the cursor.
+3. The materialization has the data version of the one before, because the data of the partition did not change. So no
+   downstream asset becomes unsynced.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.coordination.views import OwnView
 
-MAX_CLAIMS, MAX_EVENTS = 500, 100  # that one look compares with the page, and shows
+MAX_CLAIMS, MAX_EVENTS = 500, 100  # that one observation compares with the page, and reports
 
 
 def show_claims(
     instance: dg.DagsterInstance, tree: "GroupState", pipeline: Pipeline, names: Names, upto: int
 ) -> tuple[list[dg.AssetMaterialization], int]:
-    """Find the claims that the page does not show.
+    """Find the claims that are not on the page.
 
     Args:
-        upto: The newest token that an earlier look saw; 0 before the first look.
+        upto: the newest token of earlier observations; 0 before the first.
 
     Returns:
-        The materializations of `ownership` that show them, and the newest token that this look saw.
+        the materializations of `ownership` that report them, and the newest compared token.
     """
     record = tree.partitions().get(pipeline.name)
     ids = tuple(map(pipeline.partition, record.keys if record else ()))
@@ -59,7 +59,7 @@ def _show(
     epoch: int,
     seen: Mapping[str, str],
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yields the materialization of one claim, unless the page shows it, or has nothing of the partition yet."""
+    """Yield the materialization of one claim, unless it is on the page, or nothing of the partition is."""
     filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
     for record in instance.fetch_materializations(filters, limit=1).records:
         last = record.asset_materialization

@@ -1,13 +1,13 @@
 """Polls inside a sensor's tick, because Dagster starts a tick every 5 s at best.
 
 Invariants:
-1. No other sensor waits for rota's. Where Dagster evaluates sensors one after another (without `use_threads` in
-   dagster.yaml, its default) a tick looks once. Where it may wait, at most half of the threads do, of the daemon and of the
-   code server.
-2. A look that finds nothing costs: between two looks is a pause. A watch of ZooKeeper ends the pause (a `Bell`), so that
-   it can be long. A look takes at most a quarter of the time.
-3. No tick outlives its code. Once the code server ends, as by a reload of the code location, a tick ends with its pause.
-4. A tick costs more than many looks: where nothing ends it, it is long.
+1. No other sensor waits for rota's. If Dagster evaluates sensors one after another (without `use_threads` in
+   dagster.yaml, its default), a tick polls once. Otherwise ticks wait in at most half of the threads of the daemon and of
+   the code server.
+2. Between two polls is a pause. A watch of ZooKeeper ends the pause (a `Bell`), so that it can be long. Polls take at most
+   a quarter of the time.
+3. No tick outlives its code. If the code server ends, as by a reload of the code location, a tick ends with its pause.
+4. A tick costs more than many polls, so a tick that finds nothing is long.
 """
 
 import os
@@ -26,7 +26,7 @@ T = TypeVar("T")
 # Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
 # any time without a tick. Dagster allows 60 s. But its daemon ends after its ticks; Kubernetes kills it after 30 s.
 WINDOW = 28.8  # seconds
-PAUSE = 1.0  # seconds between two looks; three times the duration of a look if that is more
+PAUSE = 1.0  # seconds between two polls; three times the duration of a poll if that is more
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
 # gives both 24 threads, Dagster by itself min(32, cores + 4), which is also the default of the daemon.
@@ -36,7 +36,7 @@ _waiting = 0  # ticks of this process
 
 
 def count_places(instance: dg.DagsterInstance) -> int:
-    """How many ticks of this process may wait at a time."""
+    """Return how many ticks of this process may wait at a time."""
     sensors = instance.get_settings("sensors") or {}
     if not sensors.get("use_threads"):
         return 0
@@ -52,8 +52,18 @@ def poll(
     pause: float = PAUSE,
     rest: Callable[[float], object] | None = None,
 ) -> T:
-    """Looks until a look is `enough`, or the code server ends, for `WINDOW` seconds at most; returns the last look. Looks
-    once if as many ticks wait as there are places. `rest` lets the seconds of a pause pass, or fewer."""
+    """Poll until a result is `enough`, or the code server ends, for at most `WINDOW` seconds.
+
+    Args:
+        look: one poll.
+        enough: whether its result ends the tick.
+        places: how many ticks may wait at a time. If as many wait, the tick polls once.
+        pause: seconds between two polls.
+        rest: waits for at most the seconds that it is given.
+
+    Returns:
+        the last result.
+    """
     began = time.monotonic()
     if enough(seen := look()):
         return seen
@@ -75,7 +85,7 @@ def poll(
 
 @contextmanager
 def _place(places: int) -> Iterator[bool]:
-    """Whether one of the places is free; it is taken meanwhile."""
+    """Take one of the places for the block, if one is free; give whether one was."""
     global _waiting
     with _lock:
         free = _waiting < places

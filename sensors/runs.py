@@ -36,8 +36,10 @@ LONGEST_START = 300.0  # seconds between the start of a run's process and the no
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a job that carry these tags. Law: two code locations of one instance never see each other's runs, whatever
-    their jobs are called."""
+    """The runs of a job that carry these tags.
+
+    Law: a code location of an instance never reads the runs of another one, whatever their jobs are called.
+    """
 
     instance: dg.DagsterInstance
     job: str
@@ -45,33 +47,33 @@ class Runs:
 
     @classmethod
     def of(cls, context: dg.SensorEvaluationContext, job: str) -> Self:
-        """The runs of the job of the sensor's own code location."""
+        """Return the runs of the job of the sensor's own code location."""
         origin = context.code_location_origin  # none without a code server
         here = {LOCATION_TAG: f"{context.repository_name}@{origin.location_name}"} if origin else {}
         return cls(context.instance, job, here)
 
     def list_unfinished(self, tree: "GroupState") -> list[dg.DagsterRun]:
-        """The runs that have not finished, also those of a click; `tree` is the group that they work for.
+        """Return the runs that have not finished, also those of a click; `tree` is the group that they work for.
 
-        Reports a run as failed whose process ended, for example with its code server: Dagster's default launcher does not
-        notice, and the run would be "started" for ever. Likewise one that was made and never submitted.
+        A run whose process ended, for example with its code server, is reported as failed: Dagster's default launcher does
+        not notice, and the run would be "started" for ever. So is a run that was created and never submitted.
         """
         records = self.instance.get_run_records(
             dg.RunsFilter(job_name=self.job, tags=dict(self.tags), statuses=UNFINISHED)
         )
-        alive = tree.going() if records else frozenset[str]()  # after the runs: one that said so has its node
-        going: list[dg.DagsterRun] = []
+        alive = tree.going() if records else frozenset[str]()  # after the runs: a run with the tag has its node
+        unfinished: list[dg.DagsterRun] = []
         for record in records:
             run, age = record.dagster_run, time.time() - record.update_timestamp.timestamp()
-            # the clock may have gone back
+            # the clock may have been set back
             if abs(age) > SETTLING and (why := _find_end(run, tree.group, alive, age)):
                 self.instance.report_run_failed(run, why)
             else:
-                going.append(run)
-        return going
+                unfinished.append(run)
+        return unfinished
 
     def cancel(self, run: dg.DagsterRun) -> bool:
-        """Asks the run to end. It need not obey: the token in the table refuses its write."""
+        """Ask the run to end. The token in the table refuses its write if it does not."""
         if run.status == dg.DagsterRunStatus.CANCELING:
             return False
         return bool(self.instance.run_coordinator.cancel_run(run.run_id))
@@ -101,7 +103,7 @@ class Runs:
 
 
 def explain_failure(instance: dg.DagsterInstance, run_id: str) -> tuple[str, str]:
-    """Why the run's steps failed, in one line, and the kind of an expected error; both empty if none failed."""
+    """Return why the run's steps failed, in one line, and the kind of an expected error; both empty if none failed."""
     steps = instance.get_records_for_run(run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records
     found = [_explain(one.event_log_entry.dagster_event) for one in steps if one.event_log_entry.dagster_event]
     return "; ".join(why for why, _ in found), next((kind for _, kind in found if kind), "")
@@ -115,16 +117,22 @@ def _explain(failure: dg.DagsterEvent) -> tuple[str, str]:
 
 
 def shorten(error: Any) -> str:
-    """The error in one line; empty without one."""
-    cause = error.cause or error if error else None  # the first is Dagster's, around what it called
+    """Return the error in one line; empty if there is none."""
+    cause = error.cause or error if error else None  # the outer error is Dagster's
     return " ".join(cause.message.split()) if cause else ""
 
 
 def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float) -> str:
-    """Why the run is over although Dagster's storage has it as unfinished; empty if it is alive, waits or starts, or if that
-    is unknown. `age`: seconds since the storage last changed it."""
+    """Return why the run is over although Dagster's storage has it as unfinished; empty if it is not, or if that is unknown.
+
+    Args:
+        run: the run.
+        group: the group that it works for.
+        alive: the runs that have a liveness znode.
+        age: seconds since the storage last changed the run.
+    """
     if run.tags.get(GOING) == make_going_tag(group, run.run_id):
-        return "" if run.run_id in alive else "Its process ended, or does not answer ZooKeeper any more."
+        return "" if run.run_id in alive else "Its process ended, or lost its session with ZooKeeper."
     if run.status == dg.DagsterRunStatus.NOT_STARTED and abs(age) > SUBMITTED:
         return "It was never submitted: the process that launched it died before."
     where = json.loads(run.tags.get(GRPC_INFO_TAG, "{}"))  # Dagster's default launcher alone stores the address
@@ -137,8 +145,9 @@ def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float)
 
 
 def _answers(where: Mapping[str, str]) -> bool | None:
-    """Whether a process listens at the address of a code server. None if that is unknown: the server is slow, or its host
-    cannot be reached now."""
+    """Return whether a process listens at the address of a code server; None if the server is slow or its host cannot be
+    reached.
+    """
     try:
         if where.get("socket"):
             with socket.socket(socket.AF_UNIX) as probe:

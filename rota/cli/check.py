@@ -5,7 +5,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,12 +37,12 @@ PROBED = {  # cause of a need -> the probes that report it as well
     "source": "source of ",
     "table": "table of ",
 }
-SKEW = 1.0  # seconds between two clocks that pass for the same
+SKEW = 1.0  # seconds by which two clocks may differ
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One thing that was tried: whether it works, what was seen, and what to do if it does not."""
+    """The result of one trial: whether the part works, what was observed, and the next step if it does not work."""
 
     name: str
     works: bool
@@ -71,7 +71,7 @@ def command(as_json: bool) -> None:
         )
     trying = _run_probes(settings, catalog, refused)
     while tried := _try_next(trying):
-        probe = replace(tried, seen=errors.mask(tried.seen))  # paths are filled in, also from what is secret
+        probe = replace(tried, seen=errors.mask(tried.seen))  # a filled-in path may contain a secret
         probes.append(probe)
         if not as_json:
             _print_probe(probe)
@@ -84,15 +84,15 @@ def command(as_json: bool) -> None:
 
 
 def _try_next(probes: Iterator[Probe]) -> Probe | None:
-    """The next probe; None after the last."""
+    """Return the next probe; None after the last."""
     with view.show_wait("trying what the settings name"):
         return next(probes, None)
 
 
 def _print_probe(probe: Probe) -> None:
     head = f"{'ok ' if probe.works else 'NO '} {probe.name:<24}", "green" if probe.works else "red"
-    said = f" {probe.seen}" + (f". {probe.fix[0].upper()}{probe.fix[1:]}" if probe.fix and not probe.works else "")
-    view.console.print(Text.assemble(head, said), soft_wrap=True)
+    seen = f" {probe.seen}" + (f". {probe.fix[0].upper()}{probe.fix[1:]}" if probe.fix and not probe.works else "")
+    view.console.print(Text.assemble(head, seen), soft_wrap=True)
 
 
 def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
@@ -105,19 +105,30 @@ def _load_catalog(settings: "Settings") -> "tuple[Catalog | None, str]":
 
 
 def _run_probes(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
-    """Tries the parts, then reports the needs of each group. The command prints a probe before the next one begins."""
+    """Try the parts, then report the needs of each group. The command prints a probe before the next one begins."""
+    from rota.coordination.client import opened
+
     failed: list[str] = []
-    for probe in probe_parts(settings, catalog, refused):
-        failed += [] if probe.works else [probe.name]
-        yield probe
-    yield from _probe_needs(settings, failed)
+    with ExitStack() as until_end:
+        store: ZooKeeperStore | RotaError
+        try:
+            store = until_end.enter_context(opened(settings))
+        except RotaError as error:
+            store = error
+        for probe in probe_parts(settings, store, catalog, refused):
+            failed += [] if probe.works else [probe.name]
+            yield probe
+        if not isinstance(store, RotaError):
+            yield from _probe_needs(store, failed)
 
 
-def probe_parts(settings: "Settings", catalog: "Catalog | None", refused: str) -> Iterator[Probe]:
-    """Tries Java, ZooKeeper and its groups, and the sources, tables and schemas of the pipelines."""
+def probe_parts(
+    settings: "Settings", store: "ZooKeeperStore | RotaError", catalog: "Catalog | None", refused: str
+) -> Iterator[Probe]:
+    """Try Java, ZooKeeper (`store`: the session, or why there is none) and its groups, and the parts of the pipelines."""
     yield _probe_java()
-    sparks: dict[str, str] = {}  # group -> the Spark of one of its workers, that answers
-    yield from _probe_zookeeper(settings, sparks)
+    sparks: dict[str, str] = {}  # group -> the Spark of one of its workers that answers
+    yield from _probe_zookeeper(settings, store, sparks)
     if catalog is None:
         yield Probe("pipelines", False, refused)
         return
@@ -140,7 +151,7 @@ def probe_parts(settings: "Settings", catalog: "Catalog | None", refused: str) -
 
 
 def _probe_files(settings: "Settings", catalog: "Catalog") -> Iterator[Probe]:
-    """Each file of which not all is served, by rota or by Dagster."""
+    """Yield each file that rota or Dagster does not serve completely."""
     from rota.face.unserved import find_unserved
 
     refused: dict[str, str] = {}
@@ -153,7 +164,7 @@ def _probe_files(settings: "Settings", catalog: "Catalog") -> Iterator[Probe]:
 
 
 def _try(name: str, what: Callable[[], str], fix: str) -> Probe:
-    """The probe of one call: its result, or the expected error that it raised."""
+    """Return the probe of one call: its result, or the expected error that it raised."""
     try:
         return Probe(name, True, what())
     except RotaError as error:
@@ -175,42 +186,46 @@ def _probe_java() -> Probe:
     return Probe("Java", True, f"{program} is version {read_java_version(program)}; {starts}")
 
 
-def _probe_zookeeper(settings: "Settings", sparks: dict[str, str]) -> Iterator[Probe]:
-    """Tries the server, then each of its groups: the Spark of its live workers, its records. `sparks` gets one
-    Spark that answers for each group."""
-    from rota.coordination.client import opened
+def _probe_zookeeper(
+    settings: "Settings", store: "ZooKeeperStore | RotaError", sparks: dict[str, str]
+) -> Iterator[Probe]:
+    """Try the server, then each of its groups: the Spark of its live workers, and its records.
+
+    `sparks` gets one Spark that answers for each group.
+    """
     from rota.coordination.group_reader import groups
     from rota.coordination.group_state import GroupState
 
     try:
-        with opened(settings) as store:
-            there = groups(store)
-            yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
-            yield from _probe_rights(store, settings)
-            for group in there:
-                yield from _probe_sparks(GroupState(store, group), sparks)
-                yield from _probe_records(GroupState(store, group))
+        if isinstance(store, RotaError):
+            raise store
+        there = groups(store)
+        yield Probe("ZooKeeper", True, f"{settings.zookeeper} answers; groups: {', '.join(there) or 'none yet'}")
+        yield from _probe_rights(store, settings)
+        for group in there:
+            yield from _probe_sparks(GroupState(store, group), sparks)
+            yield from _probe_records(GroupState(store, group))
     except RotaError as error:
         yield Probe("ZooKeeper", False, str(error))
 
 
 def _probe_rights(store: "ZooKeeperStore", settings: "Settings") -> Iterator[Probe]:
-    """Each server that gives no session, and each right that differs from ROTA_ZOOKEEPER_ACL."""
+    """Yield each server that gives no session, and each right that differs from ROTA_ZOOKEEPER_ACL."""
     from rota.coordination.protect import exposed
     from rota.settings import split_hosts
 
     for place in split_hosts(settings.zookeeper)[0]:
         if why := store.access.unmet(place):
-            yield Probe(f"ZooKeeper {place}", False, why, "The others serve; mend this one")
+            yield Probe(f"ZooKeeper {place}", False, why, "The others serve; repair this one")
     if not store.access.roles:
-        yield Probe("rights", True, "everybody who reaches ZooKeeper may do everything: ROTA_ZOOKEEPER_ACL is not set")
+        yield Probe("rights", True, "each client of ZooKeeper has all rights: ROTA_ZOOKEEPER_ACL is not set")
         return
     wrong = exposed(store)
     for what, paths in wrong.items():
         more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-        yield Probe("rights", False, f"{paths[0]}{more}: {what}", "As a person: rota protect")
+        yield Probe("rights", False, f"{paths[0]}{more}: {what}", "As an operator: rota protect")
     if not wrong:
-        yield Probe("rights", True, f"as ROTA_ZOOKEEPER_ACL says; this is {store.access.me}")
+        yield Probe("rights", True, f"as ROTA_ZOOKEEPER_ACL requires; this is {store.access.me}")
 
 
 def _probe_sparks(tree: "GroupState", sparks: dict[str, str]) -> Iterator[Probe]:
@@ -225,7 +240,7 @@ def _probe_sparks(tree: "GroupState", sparks: dict[str, str]) -> Iterator[Probe]
 
 
 def _probe_records(tree: "GroupState") -> Iterator[Probe]:
-    """Each record that cannot be read."""
+    """Yield each record that cannot be read."""
     from rota.coordination.records import repair_command
     from rota.coordination.repair import find_unreadable
 
@@ -234,10 +249,9 @@ def _probe_records(tree: "GroupState") -> Iterator[Probe]:
         yield Probe(f"record {one.path}", False, one.why, fix)
 
 
-def _probe_needs(settings: "Settings", failed: Sequence[str]) -> Iterator[Probe]:
-    """Each cause that needs an operator, as `rota status` reports it, but those that a failed probe reports already."""
+def _probe_needs(store: "ZooKeeperStore", failed: Sequence[str]) -> Iterator[Probe]:
+    """Yield each cause that needs an operator, as in `rota status`, except those that a failed probe reports already."""
     from rota.cli.look import Looker
-    from rota.coordination.client import opened
     from rota.coordination.group_reader import groups
     from rota.coordination.group_state import GroupState
     from rota.face.need import join_needs
@@ -249,19 +263,18 @@ def _probe_needs(settings: "Settings", failed: Sequence[str]) -> Iterator[Probe]
     if "ZooKeeper" in failed:
         return
     try:
-        with opened(settings) as store:
-            for group in groups(store):
-                needs = [need for need in Looker(GroupState(store, group)).look_until_sure().needs if need.person]
-                left = join_needs(need for need in needs if not is_reported(need))
-                yield from (Probe(one.title, False, one.line) for one in left)
-                if not left:
-                    yield Probe(f"needs of {group}", True, "none beside what the other lines name")
+        for group in groups(store):
+            needs = [need for need in Looker(GroupState(store, group)).look_until_sure().needs if need.person]
+            left = join_needs(need for need in needs if not is_reported(need))
+            yield from (Probe(one.title, False, one.line) for one in left)
+            if not left:
+                yield Probe(f"needs of {group}", True, "none beside those that the other lines name")
     except RotaError as error:
         yield Probe("needs", False, str(error))
 
 
 def _probe_spark(name: str, endpoint: str) -> Probe:
-    """Whether the Spark Connect server at `endpoint` answers, and is sent no token that others can read on the way."""
+    """Try whether the Spark Connect server at `endpoint` answers, and whether its token is encrypted on the way."""
     from rota.dataplane.spark.probe import explain_silence
     from rota.dataplane.spark.token import sent_in_clear
 
@@ -274,7 +287,7 @@ def _probe_spark(name: str, endpoint: str) -> Probe:
 
 
 def _probe_schemas(pipelines: "Iterable[Pipeline]", endpoint: str | None) -> Iterator[Probe]:
-    """Whether Spark reads each pipeline's schema, and takes its transform on a frame without rows."""
+    """Try whether Spark reads each pipeline's schema, and accepts its transform on a frame without rows."""
     if endpoint is None:
         not_tried = "not tried, nor is its transform: no live worker with a Spark"
         yield from (Probe(f"schema of {pipeline.name}", True, not_tried) for pipeline in pipelines)
@@ -298,14 +311,14 @@ def _probe_schema(pipeline: "Pipeline", spark: "SparkSession", endpoint: str) ->
         table = open_tables(pipeline, pipeline.group).main.read_schema()
     frame = describe_frame(pipeline)
     schema, transform = find_refused(spark, pipeline, frame or pipeline.source.schema, table)
-    fix = f"Mend the schema in {pipeline.name}.py"
+    fix = f"Correct the schema in {pipeline.name}.py"
     yield Probe(f"schema of {pipeline.name}", not schema, schema or f"{endpoint} can read it", fix if schema else "")
     if not pipeline.transform or schema:
         return
     seen = transform or f"{endpoint} takes it for a frame without rows"
     if frame is None:
         transform, seen = "", "not tried: new_columns='add' gives it columns that the schema does not name"
-    fix = f"Mend the transform; then, with its data: rota try {pipeline.name}.py"
+    fix = f"Correct the transform; then, with its data: rota try {pipeline.name}.py"
     yield Probe(f"transform of {pipeline.name}", not transform, seen, fix if transform else "")
 
 
@@ -317,13 +330,13 @@ def _check_source(pipeline: "Pipeline") -> str:
     seen = source.observe((), INSPECT)
     keys = source.list_keys()
     some = f": {' '.join(keys[:8])}{' ...' if len(keys) > 8 else ''}" if keys else ""
-    aside = [f"{path} ({why})" for path, why in seen.ignored.items()]
-    rest = f"; not read: {len(aside)}, such as {'; '.join(aside[:3])}" if aside else ""
+    unread = [f"{path} ({why})" for path, why in seen.ignored.items()]
+    rest = f"; not read: {len(unread)}, such as {'; '.join(unread[:3])}" if unread else ""
     return f"{seen.place} has {errors.counted(len(keys), 'partition')}{some}{rest}"
 
 
 def _may_change(pipeline: "Pipeline") -> bool:
-    """Whether users may change what was consumed. False if the source cannot be opened: its own line states why."""
+    """Return whether users may change what was consumed. False if the source cannot be opened: its own line states why."""
     from rota.dataplane.ports import HasFiles
     from rota.registry import open_source
 
@@ -334,7 +347,7 @@ def _may_change(pipeline: "Pipeline") -> bool:
 
 
 def _check_files(pipeline: "Pipeline") -> str:
-    """Raises ConfigError, which names the files, if a file changed after it was consumed."""
+    """Raise ConfigError, which names the files, if a file changed after it was consumed."""
     from rota.registry import open_ports
     from rota.run.rewritten import explain_rewritten
 
@@ -345,13 +358,13 @@ def _check_files(pipeline: "Pipeline") -> str:
 
 
 def _check_clock(pipeline: "Pipeline") -> str:
-    """Compares the clock of the disk with this machine's, as `settle` does. Raises ConfigError if they differ."""
+    """Compare the clock of the disk with that of this machine, as `settle` does. Raise ConfigError if they differ."""
     from rota.settings import resolve_place
     from rota.stores import is_url
 
     where = resolve_place(pipeline.table.path)
     if is_url(where):
-        return f"{where} is in a bucket, whose times nothing hangs on"
+        return f"{where} is in a bucket, and rota does not use the times of a bucket"
     place = _find_writable(Path(where))
     with tempfile.NamedTemporaryFile(dir=place, prefix="_rota-check-") as file:
         ahead = os.stat(file.name).st_ctime - time.time()
@@ -364,7 +377,7 @@ def _check_clock(pipeline: "Pipeline") -> str:
 
 
 def _find_writable(folder: Path) -> Path:
-    """The folder, or the nearest existing one above it. Raises PermissionError if it cannot be written."""
+    """Return the folder, or the nearest existing one above it. Raise PermissionError if it cannot be written."""
     place = next((f for f in (folder, *folder.parents) if f.exists()), Path("/"))
     if not os.access(place, os.W_OK):
         raise PermissionError(f"{place} cannot be written")

@@ -1,4 +1,4 @@
-"""`rota status`: the workers of a group, its partitions, and what of it needs a person."""
+"""`rota status`: the workers of a group, its partitions, and its needs."""
 
 import sys
 import time
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.core.values import Worker
 
-PAUSE = 1.0  # seconds between two looks of `--watch`
-MOST = 20  # needs that are told; --json has all
-COUNTED = ("lag", "quarantined")  # of a pipeline's partitions, summed up
+PAUSE = 1.0  # seconds between two observations of `--watch`
+MAX_NEEDS = 20  # causes that are printed; --json has all
+COUNTED = ("lag", "quarantined")  # columns that are summed over the partitions of a pipeline
 
 
 @click.command("status")
 @group_option
 @json_option
 @click.option("--pipeline", help="Show the partitions of this pipeline only.")
-@click.option("--worker", help="Show this worker and the partitions that it has or is to get.")
+@click.option("--worker", help="Show this worker, and the partitions that it owns or has in its target.")
 @click.option("--trouble", is_flag=True, help="Show the partitions with trouble only.")
-@click.option("--watch", is_flag=True, help="Draw again each second, until Ctrl-C.")
-@click.option("--check", is_flag=True, help="Exit with 1 if something that is shown needs a person.")
+@click.option("--watch", is_flag=True, help="Refresh each second, until Ctrl-C.")
+@click.option("--check", is_flag=True, help="Exit with 1 if a shown need needs an operator.")
 def command(
     group: str, as_json: bool, pipeline: str | None, worker: str | None, trouble: bool, watch: bool, check: bool
 ) -> None:
-    """Show the workers and partitions of a group, and what needs a person.
+    """Show the workers and partitions of a group, and what needs an operator.
 
     Of a partition: its owner, token, offset and lag, how many of its rows are in the quarantine (of the table's newest 500
-    commits), its pin, and why it is parked. --check waits up to 100 s for what may heal by itself.
+    commits), its pin, and why it is parked. --check waits up to 100 s for needs that may heal.
     """
     try:
         with open_group(group) as tree:
@@ -51,7 +51,7 @@ def command(
     except RotaError as error:
         if not check or "unknown" in error.facts:
             raise
-        view.print_error(str(error))  # what cannot be asked is itself a need
+        view.print_error(str(error))  # a group that cannot be read is itself a need
         sys.exit(1)
 
 
@@ -88,7 +88,7 @@ def _show(
 
 
 def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: bool) -> None:
-    """Shows a look, and each that follows: in place on a terminal, else whenever something changed."""
+    """Print an observation, and the next ones: in place on a terminal, else each that differs from the last."""
     last: object = None
     in_place = view.console.is_terminal and not as_json
     with Live(console=view.console, auto_refresh=False) if in_place else nullcontext() as live:
@@ -106,19 +106,21 @@ def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: boo
 
 
 def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
-    """The group as JSON values; see docs/protocol.md. What a source or a table says is null if it cannot be read here."""
+    """Return the group as JSON values; see docs/protocol.md. Values of a source or table that cannot be read are null."""
     seen, facts = looked.seen, looked.seen.facts
     here = {worker.id for worker in seen.workers}
     incarnations = {worker.id: worker.incarnation for worker in seen.workers}
     epochs = tree.epochs(last=1)
     wanted = {p: w for w in sorted(facts.targets, key=lambda w: w in here) for p in facts.targets[w]}
-    holders = {p: own.incarnation for p, own in tree.owned().items()}  # also what was forgotten, until it is let go
+    holders = {
+        p: own.incarnation for p, own in tree.owned().items()
+    }  # also of a forgotten partition, until its owner releases it
     runs = [run.incarnation for run in facts.runs]
     ends, rewritten = looked.ends, looked.rewritten
-    told: dict[str, list[str]] = {}
+    sentences: dict[str, list[str]] = {}
     for need in looked.needs:
         if need.kind == "partition" and need.person:
-            told.setdefault(need.name, []).append(need.sentence)
+            sentences.setdefault(need.name, []).append(need.sentence)
     partitions = [
         {
             "id": p,
@@ -134,7 +136,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
             "parked": view.describe_park(facts.parked[p]) if p in facts.parked else None,
             "retried_at": facts.parked[p].retry_at if p in facts.parked else None,
             "rewritten": rewritten.get(p),
-            "needs": "; ".join(told.get(p, [])),
+            "needs": "; ".join(sentences.get(p, [])),
         }
         for p in sorted({*facts.partitions, *(p for p, holder in holders.items() if holder)})
     ]
@@ -164,7 +166,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
 
 
 def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, trouble: bool) -> dict[str, Any]:
-    """The part of a group that was asked for."""
+    """Return the part of a group that the options choose."""
     partitions = [
         p
         for p in now["partitions"]
@@ -178,7 +180,7 @@ def _choose(now: dict[str, Any], pipeline: str | None, worker: str | None, troub
 
 
 def _is_of(need: Mapping[str, Any], pipeline: str | None, worker: str | None, shown: set[str]) -> bool:
-    """Whether the need stays where only this pipeline or worker is shown: its own, and what is everybody's."""
+    """Return whether the need is shown with only this pipeline or worker: its own needs, and those of the group."""
     if need["kind"] == "partition":
         return need["name"] in shown
     if need["kind"] == "pipeline":
@@ -193,7 +195,7 @@ def _describe_state(worker: "Worker", record: "records.Live | None") -> str:
 
 
 def draw_watched(now: Mapping[str, Any], height: int) -> RenderableType:
-    """As much as there is room for: what needs a person comes first."""
+    """Draw as many partitions as there is room for, those that need an operator first."""
     if "error" in now:
         return _draw(now)
     room = max(1, height - len(now["workers"]) - len(now["needs"]) - 12)
@@ -235,12 +237,14 @@ def _draw(now: Mapping[str, Any]) -> RenderableType:
         right=["token", "offset", "lag", "bad rows"],
     )  # fmt: skip
     first = f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. "
-    said = Text(first + (now["sentence"] or "Nothing was assigned yet."))
-    return Group("", said, "", _draw_totals(now["partitions"]), "", workers, "", partitions, *_draw_needs(now["needs"]))
+    headline = Text(first + (now["sentence"] or "Nothing was assigned yet."))
+    return Group(
+        "", headline, "", _draw_totals(now["partitions"]), "", workers, "", partitions, *_draw_needs(now["needs"])
+    )
 
 
 def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """A line a pipeline."""
+    """Draw a line per pipeline."""
     of: dict[str, list[Mapping[str, Any]]] = {}
     for one in partitions:
         of.setdefault(pipeline_of(one["id"]), []).append(one)
@@ -253,7 +257,7 @@ def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 
 def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
-    """What needs an operator, over the whole width, then what does not yet, then what is retried automatically."""
+    """Draw the needs of an operator, then those that may heal, then those that are retried automatically."""
     from rota.face.need import NEEDS_OPERATOR, Need, join_needs
 
     read = [Need.read(need) for need in needs]
@@ -265,8 +269,8 @@ def _draw_needs(needs: Sequence[Mapping[str, Any]]) -> list[RenderableType]:
     parts: list[RenderableType] = []
     for title, colour, mine in sections:
         if joined := join_needs(mine):
-            parts += ["", Text(title, colour), *(Text(one.line, colour) for one in joined[:MOST])]
-            parts += [Text(f"and {len(joined) - MOST} more; --json has all", colour)] if joined[MOST:] else []
+            parts += ["", Text(title, colour), *(Text(one.line, colour) for one in joined[:MAX_NEEDS])]
+            parts += [Text(f"and {len(joined) - MAX_NEEDS} more; --json has all", colour)] if joined[MAX_NEEDS:] else []
         elif colour == "red":
             parts += ["", Text(f"Nothing {NEEDS_OPERATOR}.", "dim")]
     return parts

@@ -1,1 +1,1 @@
-"""What is shown of a group: what it needs, how healthy it is, its past."""
+"""Reports about a group: its needs, its health, its history."""

@@ -1,7 +1,7 @@
 """Bounds how long a caller waits for stores that may not answer.
 
-Law: `gather` returns within its bound. A question without an answer goes on in a thread of its own, which does not keep the
-process alive. It is not asked again before it has ended, so a store that never answers costs one thread.
+Law: `gather` returns within its bound. A question without an answer continues in a daemon thread of its own. It is not asked
+again before that thread has ended, so a store that never answers costs one thread.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,16 +13,13 @@ T = TypeVar("T")
 
 
 class Questions(Generic[T]):
-    """Asks the same questions, by name, again and again. Not thread-safe."""
+    """Asks the same questions, by name, repeatedly. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Future[T]] = {}  # asked, and not answered in time
+        self._open: dict[str, Future[T]] = {}  # asked, and not answered yet
 
     def gather(self, questions: Mapping[str, Callable[[], T]], seconds: float) -> dict[str, T]:
-        """Asks all questions at once. Returns the answers that came within so many seconds.
-
-        Raises what a question raised.
-        """
+        """Ask all questions at once. Return the answers that came within `seconds`. Raise what a question raised."""
         self._open = {name: late for name, late in self._open.items() if not late.done()}
         asked = {name: _ask(name, question) for name, question in questions.items() if name not in self._open}
         wait(asked.values(), timeout=seconds)

@@ -1,10 +1,10 @@
-"""Reads what `needs` judges: a group's records, its workers' Sparks, and what sources and tables say.
+"""Observes a group for `rota.face.needs`: its records, its workers' Sparks, its sources and its tables.
 
 Laws:
-1. It only looks. Own records are read before live nodes: see `eligibility`.
+1. It changes nothing. Own records are read before live nodes: see `eligibility`.
 2. A source or table that cannot be read, or does not answer within `ANSWER` seconds, is reported as that. The others are
    read.
-3. What did not change is not read again: a table's log and positions are kept until its newest version is another.
+3. A table's log and positions are cached until the table has a newer version.
 """
 
 from collections import Counter
@@ -34,14 +34,14 @@ from rota.run.rewritten import MAX_COMPARED_FILES, explain_rewritten
 from rota.run.work import measure_lags, observe
 from rota.settings import Settings
 
-SILENCE = 2.0  # seconds in which a Spark's server says its first word; a busy one takes 12 ms
-PROBES = 16  # at a time
+SILENCE = 2.0  # seconds in which a Spark's server answers; a busy one takes 12 ms
+PROBES = 16  # Sparks that are asked at a time
 ANSWER = 15.0  # seconds in which the source and the table of a pipeline answer
 
 
 @dataclass(frozen=True, slots=True)
 class TableSeen:
-    """What a table says; `refusal`: why it cannot be read, or is not this group's (`foreign`). `past` is newest first."""
+    """What a table reports, its log newest first. `refusal`: why it cannot be read, or is not this group's (`foreign`)."""
 
     past: tuple[LogEntry, ...] = ()
     positions: Mapping[str, Position] | None = None
@@ -50,7 +50,7 @@ class TableSeen:
 
 
 class HealthReader:
-    """Looks at a group again and again."""
+    """Observes a group repeatedly."""
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[object, TableSeen]] = {}
@@ -58,10 +58,13 @@ class HealthReader:
         self._questions = Questions[tuple[PipelineSeen, tuple[LogEntry, ...]]]()
 
     def read(self, tree: GroupReader, pipelines: Sequence[Pipeline]) -> tuple[Seen, Mapping[str, int]]:
-        """Reads the whole group, all pipelines at the same time.
+        """Read the whole group, all pipelines at the same time.
 
-        Returns what was seen, and partition -> its rows in the quarantine, of the newest commits. Raises RotaError if the
-        group itself cannot be read.
+        Returns:
+            the observation, and partition -> its rows in the quarantine, of the newest commits.
+
+        Raises:
+            RotaError: the group itself cannot be read.
         """
         facts, basis = read_records(tree)
         questions = {one.name: partial(self._read_pipeline, tree, one, facts, basis) for one in pipelines}
@@ -98,7 +101,7 @@ class HealthReader:
 
 
 def read_table(main: Ledger, ids: tuple[str, ...]) -> TableSeen:
-    """The newest commits of a table, where it stands, and what others made of it."""
+    """Read the newest commits of a table, its positions, and what other programs did to it."""
     try:
         return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(MAX_COMPARED_FILES))
     except (RotaError, OSError) as error:
@@ -106,14 +109,14 @@ def read_table(main: Ledger, ids: tuple[str, ...]) -> TableSeen:
 
 
 def describe_refusal(error: Exception) -> TableSeen:
-    """What is seen of a table that was not read for this."""
+    """Return the result for a table that could not be read for this reason."""
     if isinstance(error, ForeignTable):
         return TableSeen(refusal=str(error), foreign=True)
     return TableSeen(refusal=f"its table cannot be read: {error}")
 
 
 def read_records(tree: GroupReader, pipelines: Container[str] | None = None) -> tuple[Facts, Basis]:
-    """What ZooKeeper says of the partitions of these pipelines, or all, and of the group's workers. Raises RotaError."""
+    """Read the records of the partitions of these pipelines, or of all, and of the group's workers. Raises RotaError."""
     facts = read_facts(tree, [p for p, name in tree.ids().items() if pipelines is None or name in pipelines])
     basis = read_basis(tree)
     return replace(facts, now=facts.now or tree.store.now()), basis
@@ -125,12 +128,12 @@ def make_seen(
     basis: Basis,
     pipelines: Sequence[PipelineSeen],
 ) -> Seen:
-    """The look, of what was read. The workers' Sparks are asked here."""
+    """Return the observation. The workers' Sparks are asked here."""
     reported = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
-    if left := tree.unreadable.keys() - reported:  # a look at these partitions reports their records
+    if left := tree.unreadable.keys() - reported:  # an observation of these partitions reports their records
         elsewhere = tree.ids().keys() - set(facts.partitions)
         reported |= {path for path in left if path.rpartition("/")[2] in elsewhere}
-    announced = {worker_of(one): facts.lives.get(one) for one in basis.members}  # who joined in between is seen next
+    announced = {worker_of(one): facts.lives.get(one) for one in basis.members}  # the next observation has later ones
     reachable = {w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}
     return Seen(
         group=tree.group,
@@ -153,13 +156,13 @@ def make_seen(
 
 
 def is_reachable(live: Live, here: str = gethostname()) -> bool:
-    """Whether the worker's Spark is meant to be asked from this machine: one on loopback is asked on its own alone."""
+    """Return whether this machine can reach the worker's Spark: one on loopback is reached from its own machine only."""
     host = (live.endpoint or "").removeprefix("sc://").partition("/")[0].rpartition(":")[0].strip("[]")
     return (host not in ("localhost", "::1") and not host.startswith("127.")) or live.host in ("", here)
 
 
 def find_silent(endpoints: Mapping[str, str]) -> dict[str, str]:
-    """Worker -> why its Spark does not answer, of those whose does not."""
+    """Return worker -> why its Spark does not answer, for each Spark that does not."""
     if not endpoints:
         return {}
     with ThreadPoolExecutor(PROBES) as pool:
@@ -168,13 +171,13 @@ def find_silent(endpoints: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_twice(tree: GroupReader) -> tuple[str, ...]:
-    """The workers for whose id a second process waits."""
+    """Return the workers for whose id a second process waits."""
     names = (name for name in tree.store.children(tree.paths.lives) if name.endswith(WAITING))
     return tuple(sorted({name.partition("@")[0] for name in names}))
 
 
 def list_ids(basis: Basis, pipeline: Pipeline) -> tuple[str, ...]:
-    """The partitions of the pipeline that the group knows."""
+    """Return the partitions of the pipeline that the group knows."""
     record = basis.partitions.get(pipeline.name)
     return tuple(map(pipeline.partition, record.keys)) if record else ()
 
@@ -182,7 +185,7 @@ def list_ids(basis: Basis, pipeline: Pipeline) -> tuple[str, ...]:
 def read_pipeline(
     tree: GroupReader, pipeline: Pipeline, facts: Facts, table: TableSeen, held: Held | None = None
 ) -> PipelineSeen:
-    """What the pipeline's source says, beside what its table said. Of partitions of this pipeline in `facts`."""
+    """Observe the source of the pipeline, for its partitions in `facts`, and add what its table reported."""
     ids = tuple(p for p in facts.partitions if p.partition(":")[0] == pipeline.name)
     seen = PipelineSeen(
         pipeline.name,
@@ -213,7 +216,7 @@ def read_pipeline(
 
 
 def find_stale(past: Iterable[LogEntry]) -> dict[str, str]:
-    """Partition -> which commit has an older token than a commit before it. Empty if none has."""
+    """Return partition -> which commit has an older token than a commit before it; empty if none has."""
     newest: dict[str, tuple[int, int]] = {}
     found: dict[str, str] = {}
     for commit in sorted(past, key=lambda commit: commit.version):
@@ -227,8 +230,10 @@ def find_stale(past: Iterable[LogEntry]) -> dict[str, str]:
 
 
 def find_gaps(past: Iterable[LogEntry]) -> dict[str, str]:
-    """Partition -> which commit does not start where the one before it ended. Empty if all do. Skipped offsets are in the
-    log and count as no gap."""
+    """Return partition -> which commit does not start where the one before it ended; empty if all do.
+
+    Skipped offsets are in the log and count as no gap.
+    """
     ends: dict[str, int] = {}
     found: dict[str, str] = {}
     for commit in sorted(past, key=lambda commit: commit.version):

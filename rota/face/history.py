@@ -1,6 +1,6 @@
 """The history of a group: its epochs and moves, the commits in its tables, the writes that were refused.
 
-Law: it shows what ZooKeeper's audit and the tables' logs say, and changes neither.
+Law: it reads ZooKeeper's audit and the tables' logs, and changes neither.
 
 `rota.read_moves(group)` returns the moves as a pandas DataFrame. `rota/face/picture.py` draws a story.
 """
@@ -60,7 +60,7 @@ class Story:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which a partition was `owner`'s, by its target or its claim; None: nobody's."""
+    """A time in which `owner` had a partition, by its target or its claim; None: no worker had it."""
 
     partition: str
     owner: str | None
@@ -69,10 +69,13 @@ class Span:
 
 
 def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
-    """Reads epochs and refused writes from ZooKeeper and joins them with the given commits.
+    """Read epochs and refused writes from ZooKeeper, and join them with the given commits. Raises CoordinationError.
 
-    `moments` are known more precisely than the audit knows them, such as the second of a kill. They replace the audit's
-    moment for the end of the same worker. Raises CoordinationError.
+    Args:
+        tree: the group.
+        commits: the commits of its tables.
+        moments: events that the caller knows more precisely than the audit, such as a kill. They replace the audit's event
+            for the end of the same worker.
     """
     epochs = tuple(tree.epochs())
     known = {moment.gone for moment in moments}
@@ -89,8 +92,9 @@ def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[M
 
 
 def read_story_with_commits(tree: "GroupReader", pipelines: "Iterable[Pipeline]") -> Story:
-    """Reads the story with the commits of these pipelines, of each whose table can be read here. Raises
-    CoordinationError."""
+    """Read the story with the commits of these pipelines. A table that cannot be read here is left out. Raises
+    CoordinationError.
+    """
     meta, commits = tree.meta().id, []
     for pipeline in pipelines:
         with suppress(RotaError):
@@ -99,7 +103,7 @@ def read_story_with_commits(tree: "GroupReader", pipelines: "Iterable[Pipeline]"
 
 
 def read_commits(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
-    """A tick for each partition of each batch in the log of the pipeline's table. Raises DataError."""
+    """Return a tick for each partition of each batch in the log of the pipeline's table. Raises DataError."""
     from rota.registry import open_tables
 
     past = open_tables(pipeline, group, meta).main.read_log()
@@ -107,8 +111,11 @@ def read_commits(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
 
 
 def read_moves(group: str = "default") -> "pd.DataFrame":
-    """Reads the moves of the group's last 200 epochs from ROTA_ZOOKEEPER, a row a move; see `list_moves` for the columns.
-    Raises CoordinationError."""
+    """Read the moves of the group's last 200 epochs from ROTA_ZOOKEEPER, a row per move; see `list_moves` for the columns.
+
+    Raises:
+        CoordinationError: ZooKeeper cannot be read.
+    """
     from rota.coordination.client import opened
     from rota.coordination.group_reader import GroupReader
     from rota.settings import Settings
@@ -119,7 +126,7 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
 
 
 def _find_moments(epoch: "Epoch") -> Iterable[Moment]:
-    """The workers that joined, left or were drained, as this epoch saw them: at the latest when the first move followed."""
+    """Yield the workers that joined, left or were drained in this epoch, at the time of the first move that followed."""
 
     def find_first(follows: "Callable[[Moved], bool]") -> float:
         return min((epoch.find_time(move) for move in epoch.moves if follows(move)), default=epoch.at)
@@ -134,7 +141,7 @@ def _find_moments(epoch: "Epoch") -> Iterable[Moment]:
 
 
 def list_moves(story: Story) -> "pd.DataFrame":
-    """A row for each move: epoch, at (UTC), partition, from, to, reason, sentence, run_id."""
+    """Return a row for each move: epoch, at (UTC), partition, from, to, reason, sentence, run_id."""
     import pandas as pd
 
     rows = [
@@ -149,7 +156,7 @@ def list_moves(story: Story) -> "pd.DataFrame":
 
 
 def keep_partition(story: Story, partition: str) -> Story:
-    """What happened to this partition alone. Sentences, counts and moments stay: they are the group's."""
+    """Return the story of this partition alone. Sentences, counts and moments stay: they are of the group."""
     epochs = [
         e.model_copy(
             update={
@@ -164,20 +171,20 @@ def keep_partition(story: Story, partition: str) -> Story:
 
 
 def find_spans(story: Story) -> dict[str, list[Span]]:
-    """Partition, in order of id -> its owners from the first known epoch to `story.until`."""
+    """Return partition, in order of id -> its owners from the first known epoch to `story.until`."""
     changes: dict[str, list[tuple[float, str | None, str | None]]] = {}
     for epoch in story.epochs:
         for move in epoch.moves:
             changes.setdefault(move.partition, []).append((epoch.find_time(move), move.from_worker, move.to_worker))
         for partition in epoch.dropped:
-            if partition in changes:  # else nothing is known of who had it
+            if partition in changes:  # else its owner is unknown
                 changes[partition].append((epoch.at, None, None))
     ribbons: dict[str, list[Span]] = {}
     for partition, seen in sorted(changes.items()):
-        start, owner = story.since, seen[0][1]  # older epochs may be gone: the first giver held it until then
+        start, owner = story.since, seen[0][1]  # older epochs may be deleted: the first giver held it until then
         ribbon = []
         for at, _, taker in seen:
-            at = max(at, start)  # the server's clock may have gone back
+            at = max(at, start)  # the server's clock may have been set back
             ribbon.append(Span(partition, owner, start, at))
             start, owner = at, taker
         ribbon.append(Span(partition, owner, start, story.until))

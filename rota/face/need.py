@@ -110,7 +110,7 @@ class JoinedNeed:
 
     @property
     def line(self) -> str:
-        """One line. It quotes one need for each reason, three reasons at most; with `which` one reason stands for all."""
+        """One line. It quotes one need for each reason, three reasons at most; with `which` it quotes the first of all."""
         alike: dict[str, list[Need]] = {}
         for one in self.needs:
             alike.setdefault(self.which or _hide_name(one, one.sentence), []).append(one)

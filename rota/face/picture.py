@@ -1,8 +1,9 @@
 """The picture of a group's history: a ribbon for each partition over time, coloured by owner, a tick for each commit, a red
 cross for each refused write, and a line for each worker that joined, left or was killed.
 
-Laws: names stand beside the ribbons, however many there are: what has no room is left out at even steps, and the picture
-says so. A letter that no installed font has is escaped, as in "\\u6771". No name is read as a formula."""
+Laws: names are beside the ribbons. If there is no room for all, every n-th name is drawn, and a note gives n. A letter that
+no installed font has is escaped, as in "\\u6771". No name is read as a formula.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, QUIET, PAPER, UNOWNED, REFUSED = "#22303c", "#7b8a97", "#ffffff", "#e9edf0", "#d7263d"
-COLOURS = (  # told apart also by the colour-blind; no red among them: red is the refused write
+COLOURS = (  # also colour-blind people can distinguish them; none is red, the colour of a refused write
     "#3d7ea6", "#e9a03b", "#4fa37f", "#8e6bb0", "#c9b458", "#5bb5c9", "#b0719a", "#7f8c5a", "#9c7a5b", "#5f74c4",
 )  # fmt: skip
 UNITS = (("days", 86400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800)
 WIDE, TALL = 13.0, 20.0  # inches: of the picture, and of all ribbons at most
 ROW, LINE = 0.3, 0.17  # inches: of one ribbon at most, and of a name
-TITLE, ABOVE, BELOW = 0.38, 0.55, 0.66  # inches: of the title, of what stands above the ribbons, and below
+TITLE, ABOVE, BELOW = 0.38, 0.55, 0.66  # inches: of the title, of the parts above and below the ribbons
 WORKERS = 40  # that the legend names
 
 
@@ -38,18 +39,18 @@ class Letters:
     lost: frozenset[str]
 
     def write(self, text: str, most: int) -> str:
-        """The text as the fonts can write it, cut in the middle to at most so many letters."""
+        """Return the text as the fonts can write it, cut in the middle to at most `most` letters."""
         shown = "".join(c.encode("ascii", "backslashreplace").decode() if c in self.lost else c for c in text)
         return shown if len(shown) <= most else f"{shown[: most // 2]}…{shown[len(shown) - most + most // 2 + 1 :]}"
 
 
 def choose_letters(texts: Iterable[str]) -> Letters:
-    """Looks through the installed fonts, only if the usual one lacks a letter."""
+    """Choose the fonts for these texts. The installed fonts are searched only if the usual one lacks a letter."""
     from matplotlib.font_manager import FontProperties, fontManager, get_font
 
     families, missing = ["sans-serif"], {c for text in texts for c in text}
     usual = [f for f in fontManager.ttflist if f.style == "normal" and f.weight in {400, "normal", "regular"}]
-    upright = {f.name: f.fname for f in usual if not f.name.startswith("Last Resort")}  # which has boxes alone
+    upright = {f.name: f.fname for f in usual if not f.name.startswith("Last Resort")}  # it has only boxes
     others = [(name, upright[name]) for name in sorted(upright, key=lambda name: ("Sans" not in name, name))]
     for family, file in [("sans-serif", fontManager.findfont(FontProperties())), *others]:
         if not missing:
@@ -77,7 +78,7 @@ def draw_story(story: Story, title: str | None = "", *, inches: float = WIDE, dp
 
 
 def make_figure(story: Story, title: str | None = "", *, inches: float = WIDE, dpi: int = 110) -> "Figure":
-    """The picture before it is written."""
+    """Return the picture before it is written."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -85,8 +86,8 @@ def make_figure(story: Story, title: str | None = "", *, inches: float = WIDE, d
     ribbons = find_spans(story)
     rows = {partition: row for row, partition in enumerate(ribbons)}
     colours = _choose_colours(ribbons.values())
-    told = story.epochs[-1].sentence if story.epochs else f"Group {story.group}: no epoch yet"
-    heading = None if title is None else title or told
+    sentence = story.epochs[-1].sentence if story.epochs else f"Group {story.group}: no epoch yet"
+    heading = None if title is None else title or sentence
     letters = choose_letters([*rows, *(m.text for m in story.moments), heading or "", "…"])
     tall = min(TALL, ROW * max(len(rows), 4))
     row = min(ROW, tall / max(len(rows), 1))
@@ -119,7 +120,7 @@ def _choose_colours(ribbons: Iterable[Sequence[Span]]) -> Mapping[str, str]:
 
 
 def _name_rows(axes: "Axes", rows: Mapping[str, int], letters: Letters, inches: float, step: int) -> str:
-    """Every so manieth name beside its ribbon; says so if that is not each."""
+    """Write every `step`-th name beside its ribbon. Return a note if some are left out."""
     most = int(22 + 0.8 * inches)
     shown = list(rows)[::step]
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
@@ -138,11 +139,11 @@ def _draw_ribbons(
     colours: Mapping[str, str],
     row: float,
 ) -> None:
-    """A ribbon is faded from the end of its owner until the epoch that gave the partition to another worker."""
+    """Draw the ribbons, faded from the end of an owner until the epoch that gave the partition to another worker."""
     from matplotlib.collections import PolyCollection
 
     spans = [span for ribbon in ribbons.values() for span in ribbon]
-    half = 0.43 if row >= LINE else 0.5  # what is thin has no gaps
+    half = 0.43 if row >= LINE else 0.5  # thin ribbons have no gaps
 
     def place(span: Span, start: float) -> list[tuple[float, float]]:
         y, x, end = rows[span.partition], start - story.since, span.end - story.since
@@ -183,7 +184,7 @@ def _draw_ticks(axes: "Axes", story: Story, rows: Mapping[str, int]) -> None:
 
 
 def _draw_moments(axes: "Axes", story: Story, height: int, wide: float, letters: Letters) -> None:
-    """Draws a line for each moment, and the number of each epoch. A label that would touch another goes up a row."""
+    """Draw a line for each moment, and the number of each epoch. A label that would touch another is one row higher."""
     width = max(story.until - story.since, 1.0)
     last = [-width, -width]
     for moment in story.moments:
@@ -232,7 +233,7 @@ def _set_time(axes: "Axes", story: Story, wide: float, note: str) -> None:
 
 
 def _draw_legend(axes: "Axes", colours: Mapping[str, str], refused: bool, wide: float, tall: float) -> int:
-    """Returns how many lines it takes."""
+    """Draw the legend and return its number of lines."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

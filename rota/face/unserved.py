@@ -1,4 +1,4 @@
-"""Asks what Dagster would not serve of a folder of pipelines, where Dagster need not run."""
+"""Finds the pipeline files that Dagster would not serve. Dagster need not run."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rota.errors import EnvironmentFailed
 
-SECONDS = 120.0  # seconds in which Dagster must be imported and say what it serves
+SECONDS = 120.0  # seconds in which Dagster must be imported and list what it serves
 ASK = (
     "import json, sys; from pathlib import Path; from rota.dagster.location import find_unserved;"
     " print(json.dumps(find_unserved(Path(sys.argv[1]))))"
@@ -15,9 +15,14 @@ ASK = (
 
 
 def find_unserved(folder: Path) -> dict[str, str]:
-    """File -> why not all of it is served, one line each; empty where all is. It is what the check `every_file_served` says,
-    for files as they are now. Takes the seconds in which Dagster is imported. Raises EnvironmentFailed where nobody can
-    tell."""
+    """Return file -> why it is not served completely, one line each; empty if all are.
+
+    The result is that of the check `every_file_served`, for the files as they are now. The call imports Dagster in another
+    process, which takes seconds.
+
+    Raises:
+        EnvironmentFailed: the process gave no answer.
+    """
     command = [sys.executable, "-c", ASK, str(folder)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
@@ -25,5 +30,5 @@ def find_unserved(folder: Path) -> dict[str, str]:
     except (OSError, subprocess.TimeoutExpired, IndexError, ValueError) as error:
         why = done.stderr.strip().rpartition("\n")[2] if isinstance(error, (IndexError, ValueError)) else str(error)
         raise EnvironmentFailed(
-            f"Nobody can tell what Dagster serves of {folder}: {why}. Install rota[dagster], then try again"
+            f"Cannot list what Dagster serves of {folder}: {why}. Install rota[dagster], then try again"
         ) from None

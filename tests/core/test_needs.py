@@ -12,7 +12,7 @@ from rota.coordination.records import Live, Parked
 from rota.core.values import Worker
 from rota.dataplane.ports import Withheld
 from rota.face import memory as face_memory
-from rota.face.causes import BEHIND, CAUSES, FAILING, IDLE, SETTLE
+from rota.face.causes import BEHIND, CAUSES, FAILING, IDLE, RANKS, SETTLE
 from rota.face.dagster_state import DagsterSeen, FailedRuns, SensorSeen
 from rota.face.memory import Memory
 from rota.face.need import join_needs
@@ -164,6 +164,11 @@ def test_every_cause_is_documented_and_played_here() -> None:
     assert documented == {of.cause or row for row, of in CAUSES.items()}
     played = {need.row for seen, *_ in (*NEEDS.values(), *HEALTHY.values()) for need in find_needs(seen)[0]}
     assert CAUSES.keys() - played == {"growing", "still", "refused runs"}, "played by tests of their own"
+
+
+def test_a_row_of_the_table_explains_rows_below_it_only() -> None:
+    for row, of in CAUSES.items():
+        assert all(RANKS[row] < RANKS[other] for other in (*of.explains, *of.covers)), row
 
 
 def test_a_need_begins_anew_once_it_was_away() -> None:

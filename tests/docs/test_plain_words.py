@@ -13,9 +13,10 @@ import pytest
 from tests.docs.pages import QUOTED, ROOT, strip_blocks
 
 PLAIN = (
-    *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "dataplane/formats")),
-    *("assets", "resources", "pipelines", "simulator", "benchmarks", "rota/dagster", "rota/demo", "rota/local"),
-    *("rota/dataplane/kafka", "rota/dataplane/rabbitmq", "rota/dataplane/delta", "rota/deltalog", "rota/ledger"),
+    *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "face", "dataplane/formats")),
+    *("assets", "sensors", "resources", "pipelines", "simulator", "benchmarks"),
+    *(f"rota/{name}" for name in ("dagster", "demo", "local", "deltalog", "ledger")),
+    *(f"rota/dataplane/{name}" for name in ("kafka", "rabbitmq", "delta")),
     *(f"tests/{name}" for name in ("core", "conformance", "sim", "conservation", "chaos", "situations", "cluster")),
     *(f"tests/{name}" for name in ("deploy", "demo", "dataplane/rabbitmq")),
 )
@@ -43,6 +44,7 @@ WORDS = (
     "mends",
     "untold",
 )
+EXEMPT = ("UNOWNED", '"told"')  # the second is a key in the cursors that sensors have stored
 NOT_PLAIN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
 
 
@@ -50,7 +52,7 @@ def find_words(source: str) -> list[str]:
     """`line: word` for each listed word in the names, comments and strings of `source`."""
     found = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type in (tokenize.NAME, tokenize.STRING, tokenize.COMMENT) and token.string != "UNOWNED":
+        if token.type in (tokenize.NAME, tokenize.STRING, tokenize.COMMENT) and token.string not in EXEMPT:
             text = token.string.replace("_", " ") if token.type == tokenize.NAME else token.string
             found += [f"{token.start[0]}: {word}" for word in NOT_PLAIN.findall(text)]
     return found

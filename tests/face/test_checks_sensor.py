@@ -158,7 +158,7 @@ def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkey
     now[0] += 20 * took / 2 - took
     skipped = desk.tick("p__checks", cursor)
     assert isinstance(skipped, dg.SkipReason)
-    assert "the last look took 2.5 s" in str(skipped.skip_message)
+    assert "the last observation took 2.5 s" in str(skipped.skip_message)
     now[0] += took
     report(desk, cursor)
     now[0] = 1e8
