@@ -202,7 +202,7 @@ STACK = (
     on_base("same-table", "refused", "table", add_file(COPY), take_file, alert="new-base"),
     on_base("not-reloaded", "unserved", "reload", add_file(NEW, reload=False), take_file, **UNHEARD),
     on_base("folder-gone", "refused", "ROTA_PIPELINES", folder_away, folder_back, **UNHEARD),
-    on_base("location-broken", "location", "mend it", break_location, reload, **UNHEARD),
+    on_base("location-broken", "location", "repair it", break_location, reload, **UNHEARD),
     on_base("zookeeper-wiped", "table", "rota adopt", wipe_zookeeper, adopt, alert="adopt|table"),
     on_base(
         "code-frozen",
