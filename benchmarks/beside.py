@@ -1,6 +1,6 @@
 """rota beside what one would use instead: Structured Streaming with its file source, and plain Spark.
 
-    python -m benchmarks.beside --rows 20000000 [--store disk bucket] [--format parquet csv json] [--cluster] [--write]
+    python -m benchmarks.beside --rows 20000000 [--store disk bucket] [--format csv quoted] [--cluster] [--write]
 
 All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. rota takes turns with one
 peer after the other, each on a Spark Connect server of its own with a worker's settings and two cores. So Java compiles what
@@ -65,7 +65,14 @@ SCHEMA = "n long, shop string, price double"
 SESSION = 10.0  # seconds
 GOAL = {"streaming": 1.0, "plain": 0.95, "split": 0.95}  # rota's rows a second, times those of the peer
 SYSTEMS = ("rota", *GOAL)
+FORMATS = ("parquet", "csv", "quoted", "json")
+OPTIONS = {"escape": '"'}  # of `quoted`, CSV with commas and doubled quotes in every fourth record; rota's own default
 Written = Callable[[], list[str]]
+
+
+def name_format(format: str) -> str:
+    """Return Spark's name of a format of this benchmark."""
+    return "csv" if format == "quoted" else format
 
 
 def share(rows: int) -> list[int]:
@@ -86,7 +93,7 @@ def write_files(root: Path, format: str, rows: int) -> None:
             n = np.arange(first + at, first + min(at + FILE, count), dtype=np.int64)
             shops = np.char.add("shop-", (n % 5000).astype(str))
             table = pa.table({"n": n, "shop": shops, "price": (n % 100_000) / 100})
-            _write(table, folder / f"{number:05}.{format}", format)
+            _write(table, folder / f"{number:05}.{name_format(format)}", format)
         first += count
 
 
@@ -95,8 +102,10 @@ def _write(table: pa.Table, file: Path, format: str) -> None:
         pq.write_table(table, file)
     elif format == "csv":
         pc_csv.write_csv(table, file, pc_csv.WriteOptions(include_header=False, quoting_style="none"))
-    else:
-        columns = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    columns = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    if format == "quoted":
+        file.write_text("".join(f"{n},{s},{p}\n" if n % 4 else f'{n},"{s}, ""east""",{p}\n' for n, s, p in columns))
+    elif format == "json":
         file.write_text("".join(f'{{"n": {n}, "shop": "{s}", "price": {p}}}\n' for n, s, p in columns))
 
 
@@ -153,12 +162,15 @@ class Stage:
         return lambda: self._list_parquet(out)
 
     def _read_all(self, format: str) -> Any:
-        return self.spark.read.schema(SCHEMA).format(format).load(f"{self.place.spark}/{format}/*")
+        return self._declare(self.spark.read, format).load(f"{self.place.spark}/{format}/*")
+
+    def _declare(self, reader: Any, format: str) -> Any:
+        return reader.schema(SCHEMA).format(name_format(format)).options(**OPTIONS if format == "quoted" else {})
 
     def read_streaming(self, format: str) -> Written:
         """Structured Streaming; of what is in its folder only what its log names counts."""
         out, mark = f"out{next(self.numbers)}", f"mark{next(self.numbers)}"
-        frame = self.spark.readStream.schema(SCHEMA).format(format).load(f"{self.place.spark}/{format}/*")
+        frame = self._declare(self.spark.readStream, format).load(f"{self.place.spark}/{format}/*")
         options = {"path": f"{self.place.spark}/{out}", "checkpointLocation": f"{self.place.spark}/{mark}"}
         query = frame.writeStream.format("parquet").options(**options).trigger(availableNow=True).start()
         query.awaitTermination()
@@ -180,7 +192,8 @@ class Stage:
     def read_by_rota(self, format: str) -> Written:
         """The shipped run."""
         table = f"{self.place.at}/table{next(self.numbers)}"
-        source = files(f"{self.place.at}/{format}", format=format, schema=SCHEMA, settle=0)  # type: ignore[arg-type]
+        form: Any = name_format(format)
+        source = files(f"{self.place.at}/{format}", format=form, schema=SCHEMA, settle=0)
         pipeline = Pipeline(source, delta(table), name=f"p{uuid.uuid4().hex[:8]}", group=f"g{uuid.uuid4().hex[:8]}")
         with self._claim(pipeline) as (tree, incarnation, partitions):
             ports = open_ports(pipeline, pipeline.group, tree.meta().id, connect=lambda _: self.spark)
@@ -335,7 +348,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--store", nargs="+", choices=("disk", "bucket"), default=["disk", "bucket"])
-    parser.add_argument("--format", nargs="+", choices=("parquet", "csv", "json"), default=["parquet", "csv", "json"])
+    parser.add_argument("--format", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--cluster", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
@@ -347,7 +360,9 @@ def main() -> None:
             said = measure_store(store, folder / store, zookeeper.hosts, given)
             sys.stdout.write(f"{said}\n")
             if given.write:
-                write_section(PAGE, f"beside {store}{' cluster' * given.cluster}", said)
+                write_section(
+                    PAGE, f"beside {store}{' cluster' * given.cluster}{' quoted' * (given.format == ['quoted'])}", said
+                )
 
 
 def measure_store(store: str, folder: Path, hosts: str, given: argparse.Namespace) -> str:

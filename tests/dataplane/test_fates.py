@@ -102,7 +102,7 @@ def test_what_from_json_makes_of_numbers_and_of_names(
     guarded: bool, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not guarded:
-        monkeypatch.setattr(exact, "restore", lambda value, *_: value)
+        monkeypatch.setattr(exact, "restore_texts", lambda frame, *_: frame)
         monkeypatch.setattr(exact, "merge_names", lambda value, _: value)
     record = b'{"s": 1.10, "m": {"a": 1, "a": 2}}'
     schema = "s string, m map<string,int>"

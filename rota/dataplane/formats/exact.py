@@ -2,21 +2,24 @@
 
 Laws:
 1. A text column holds a number, an object or a list as it is written: `1.10`, `{"a" : 1}`. Spark's file reader copies
-   the bytes; `from_json` parses the number and writes it anew (1.1). So a regular expression cuts the text of such a
-   value out of the record. If it does not match (values deeper than `DEEPEST`), the value of `from_json` stays.
+   the bytes; `from_json` parses the number and writes it anew (1.1). So a record that has such a value is parsed once more
+   with quotes around the value. Within lists, maps and structs a regular expression cuts the value's text out of the
+   record. If a regular expression does not match (values deeper than `DEEPEST`), the value of `from_json` stays.
 2. If a map has a name twice, the last value wins. Spark keeps both, and other readers refuse such a table.
 """
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
+from rota.record import CORRUPT
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
 
 DEEPEST = 8  # levels of values within a value that is cut out
 STRING = r'"(?:[^"\\]++|\\[\s\S])*+"'
@@ -32,15 +35,65 @@ def _nest(depth: int) -> str:
 VALUE = rf"(?:{STRING}|{_nest(DEEPEST)}|{PLAIN})"
 ITEM = rf"\G\s*+[\[,]\s*+({VALUE})\s*+"
 ENTRY = rf"\G\s*+[{{,]\s*+{STRING}\s*+:\s*+({VALUE})\s*+"
+FIELD = rf"\G\s*+(?:\[\s*+)?[{{,]\s*+({STRING})\s*+:\s*+({VALUE})\s*+"  # from_json takes a list of one object for it
+LAST = r"\A\}\s*+(?:\]\s*+)?,?\s*+\z"  # what follows the last field
+ESCAPED = (("\\", r"\\"), ('"', r"\""), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))
+AGAIN = "again"
 
 
 def has_texts(kind: "DataType") -> bool:
-    """Return whether a type contains text."""
-    return _holds(kind, "string")
+    """Return whether a type contains text within other values."""
+    return kind.typeName() != "string" and _holds(kind, "string")
+
+
+def restore_texts(
+    frame: "DataFrame", others: Sequence[str], kind: "StructType", parse: "Callable[[Column], Column]"
+) -> "DataFrame":
+    """Return the frame with text fields of its column `record` as they are written in its column `written`.
+
+    The plan has one expression for all fields: an expression for each would exhaust Spark's memory at 3,000 fields.
+
+    Args:
+        others: the other columns of the frame.
+        kind: the type of the record.
+        parse: returns the record of a text.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    names = [f.name for f in kind.fields if f.dataType.typeName() == "string" and f.name != CORRUPT]
+    if not names:
+        return frame
+    record = F.col("record")
+    texts = F.array(*(record[name] for name in names))
+    changed = F.exists(texts, lambda one: F.coalesce(one.rlike(CHANGED), F.lit(False)))
+    again = F.when(record[CORRUPT].isNull() & changed, parse(_quote_values(F.col("written"), names)))
+    sound = F.col(AGAIN).isNotNull() & F.col(AGAIN)[CORRUPT].isNull()
+    chosen = F.when(sound, F.col(AGAIN)).otherwise(record).alias("record")
+    return frame.withColumn(AGAIN, again).select(chosen, *others)
+
+
+def _quote_values(text: "Column", names: Sequence[str]) -> "Column":
+    """Return the text of an object with numbers, objects and lists in these fields as strings; null if in doubt."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def unescape(key: "Column") -> "Column":
+        plain = F.substring(key, F.lit(2), F.length(key) - 2)
+        coded = F.from_json(F.concat(F.lit("["), key, F.lit("]")), "array<string>")[0]
+        return F.when(F.contains(key, F.lit("\\")), coded).otherwise(plain)
+
+    def quote(key: "Column", value: "Column") -> "Column":
+        within = reduce(lambda one, pair: F.replace(one, F.lit(pair[0]), F.lit(pair[1])), ESCAPED, value)
+        quoted = F.concat(F.lit('"'), within, F.lit('"'))
+        put = F.when(value.rlike(r"\A[-0-9\[{]") & unescape(key).isin(names), quoted).otherwise(value)
+        return F.concat(key, F.lit(":"), put)
+
+    keys, values = (F.regexp_extract_all(text, F.lit(FIELD), F.lit(n)) for n in (1, 2))
+    whole = F.concat(F.lit("{"), F.concat_ws(",", F.zip_with(keys, values, quote)), F.lit("}"))
+    return F.when(F.regexp_replace(text, FIELD, "").rlike(LAST), whole)
 
 
 def restore(value: "Column", record: "Column", name: str, kind: "DataType") -> "Column":
-    """Return a column that `from_json` made of the text `record`, with texts as they are written."""
+    """Return a column that `from_json` made of the text `record`, with texts within its values as they are written."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.when(_is_changed(value, kind), _restore(value, _cut(record, name), kind)).otherwise(value)

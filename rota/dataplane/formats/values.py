@@ -16,6 +16,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-VALUE, RECORD, GOOD, TEXT = "value", "record", "good", "text"
+VALUE, RECORD, GOOD, TEXT, WRITTEN = "value", "record", "good", "text", "written"
 STAGED = pa.schema([(VALUE, pa.binary()), (PARTITION, pa.string()), (OFFSET, pa.int64())])
 DDL = f"{VALUE} binary, {PARTITION} string, {OFFSET} bigint"
 OURS = "_rota_text"
@@ -115,13 +116,19 @@ def parse(
         record = F.when(_is_line(text, options, lines_of_files), F.from_csv(text, declared, kept))
     kind = frame.select(F.from_json(F.lit("{}"), declared).alias(RECORD)).schema[RECORD].dataType
     names_found = [field.name for field in kind.fields]
+    kept_beside = (VALUE, TEXT, GOOD, *beside, PARTITION, OFFSET)
     if format == "json" and lines_of_files:
-        record = F.explode(_list_records(record, text, schema, kept, names_found))
-    parsed = texts.select(record.alias(RECORD), VALUE, TEXT, GOOD, *beside, PARTITION, OFFSET)
-    columns = [F.col(RECORD)[name].alias(name) for name in names_found if name != CORRUPT]
+        each = F.explode(_list_records(record, text, schema, kept)).alias(RECORD)
+        parsed = texts.select(each, *kept_beside).select(f"{RECORD}.*", *kept_beside)
+    else:
+        parsed = texts.select(record.alias(RECORD), text.alias(WRITTEN), *kept_beside)
+    if format == "json":
+        read = partial(F.from_json, schema=declared, options=kept)
+        parsed = exact.restore_texts(parsed, (WRITTEN, *kept_beside), kind, read)
+    columns = [F.col(f"{RECORD}.{quote_name(name)}") for name in names_found if name != CORRUPT]
     failed = F.col(RECORD).isNull() | F.col(RECORD)[CORRUPT].isNotNull()
     bad = F.when(failed & ~F.col(GOOD), F.coalesce(F.col(TEXT), F.col(VALUE)))
-    held = parsed.select(*columns, *beside, bad.alias(CORRUPT), PARTITION, OFFSET, F.col(TEXT).alias(OURS))
+    held = parsed.select(*columns, *beside, bad.alias(CORRUPT), PARTITION, OFFSET, F.col(WRITTEN).alias(OURS))
     return (_restore(held, schema, kind) if format == "json" else held).drop(OURS)
 
 
@@ -139,7 +146,12 @@ def _restore(frame: "DataFrame", schema: str, kind: "StructType") -> "DataFrame"
 def _column(name: str) -> "Column":
     from pyspark.sql import functions as F  # noqa: N812
 
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(quote_name(name))
+
+
+def quote_name(name: str) -> str:
+    """Return a name as Spark's SQL quotes it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def _is_line(text: "Column", options: Mapping[str, str], of_file: bool) -> "Column":
@@ -161,21 +173,29 @@ def is_shown(text: "Column", dialect: Dialect | None = None) -> "Column":
     return text.rlike(SHOWN) | blank_fields
 
 
-def _list_records(
-    record: "Column", text: "Column", schema: str, options: Mapping[str, str], names_found: Sequence[str]
-) -> "Column":
-    """Return the records of a line of JSON: those of a list, each of which must be a good object, or the one value."""
+def _list_records(record: "Column", text: "Column", schema: str, options: Mapping[str, str]) -> "Column":
+    """Return the records of a line of JSON, each with its own text.
+
+    They are those of a list, each of which must be a good object, or the one value. A record of a list has no text if its
+    text is not found.
+    """
     from pyspark.sql import functions as F  # noqa: N812
+
+    def pair(one: "Column", written: "Column") -> "Column":
+        return F.struct(one.alias(RECORD), written.alias(WRITTEN))
 
     whole = lines.enclose('{"r":', F.regexp_replace(text, r",\s*\z", ""), "}", options)
     listed = F.from_json(whole, f"r array<struct<{schema}>>, {CORRUPT} string", dict(options))
     sound = listed[CORRUPT].isNull() & F.forall(listed["r"], lambda one: one.isNotNull())
-    none = F.lit(None).cast("string").alias(CORRUPT)
-    each = F.transform(
-        listed["r"],
-        lambda one: F.struct(*(none if name == CORRUPT else one[name].alias(name) for name in names_found)),
+    items = F.regexp_extract_all(text, F.lit(exact.ITEM), F.lit(1))
+    items = F.when(F.size(items) == F.size(listed["r"]), items).otherwise(F.lit(None))
+    none = F.lit(None).cast("string")
+    each = F.zip_with(listed["r"], items, lambda one, item: pair(one.withField(CORRUPT, none), item))
+    each = F.when(items.isNotNull(), each).otherwise(
+        F.transform(listed["r"], lambda one: pair(one.withField(CORRUPT, none), none))
     )
-    return F.when(text.rlike(lines.LIST) & lines.holds_one(text, options) & sound, each).otherwise(F.array(record))
+    is_list = text.rlike(lines.LIST) & lines.holds_one(text, options) & sound
+    return F.when(is_list, each).otherwise(F.array(pair(record, text)))
 
 
 def recode(frame: "DataFrame", encoding: str) -> "DataFrame":

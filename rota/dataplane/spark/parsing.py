@@ -115,12 +115,14 @@ def parse(
     """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
     a column `_corrupt` of it is the user's. `identify`: see `Records`; it makes a step, whose columns `origins` reads.
     `counted`: all columns of the good records alone are written as they are, and so are counted there."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
     seen, marked = None, corruptible and is_marked(frame)  # Spark is asked for the columns of each frame anew
     if corruptible and not counted:
         frame, seen = count_records(frame)
     frame = identify(frame)
-    good = frame.where(frame[CORRUPT].isNull()).drop(CORRUPT) if marked else frame
+    good = frame.where(F.col(CORRUPT).isNull()).drop(CORRUPT) if marked else frame
     return Parsed(frame, good.alias(mark), mark, seen)
 
 
@@ -155,9 +157,9 @@ def mark_whole(frame: "DataFrame") -> "Column":
     frame: of thousands that name it, Spark looks each up among all."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    whole = [F.col(f"`{name.replace('`', '``')}`") for name in frame.columns if name != CORRUPT]
-    few = F.col(CORRUPT).isNotNull() if is_marked(frame) else whole[0].isNull()
-    return F.when(few, F.struct(*whole))
+    whole = [f"`{name.replace('`', '``')}`" for name in frame.columns if name != CORRUPT]
+    few = F.col(CORRUPT).isNotNull() if is_marked(frame) else F.col(whole[0]).isNull()
+    return F.when(few, F.expr(f"struct({', '.join(whole)})"))
 
 
 def count_rows(frame: "DataFrame", name: str = ROWS) -> "tuple[DataFrame, Observation]":

@@ -12,9 +12,10 @@ the text of each is the whole file: n records would hold n files.
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import starmap
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +35,8 @@ from rota.record import CORRUPT, OFFSET, PARTITION, FieldPath
 from rota.stores import delete_folder, open_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
+    from pyspark.sql.types import StructType
 
 KINDS = {
     PARTITION: "string",
@@ -53,7 +55,7 @@ SCHEMA = pa.schema(
 )
 LONG = 1000  # characters
 NULLS = "_nulls"
-Bad = tuple[int, str, str]  # offset, text as `values.decode` gives it, fields that are null
+Bad = tuple[int, str, Sequence[FieldPath]]  # offset, text as `values.decode` gives it, fields that are null
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +83,10 @@ def set_aside(
     `tally` is what the job that wrote the good ones counted, if it could, and `good` how many each partition has, if that is
     what it wrote. Raises EnvironmentFailed where the counts differ."""
     try:
-        few = parsed.frame.where(parsed.frame[CORRUPT].isNotNull())
-        texts = few.select(PARTITION, OFFSET, _text(few), _list_nulls(few))
+        paths = list(_list_paths(parsed.frame.schema))
+        texts = parsed.frame.where(_col(CORRUPT).isNotNull()).select(
+            PARTITION, OFFSET, _col(CORRUPT).cast("binary").alias(CORRUPT), _number_nulls(paths)
+        )
         raw = defaultdict[str, list[DataFile]](list)
         for file in writing.write(texts, table, f"raw/{attempt}", shared=True):
             raw[file.partition].append(file)
@@ -94,14 +98,15 @@ def set_aside(
         parsing.require_same(again.bad, sum(bad.values()), "bad records", "were found in the files that Spark wrote")
         much = {p for p, n in bad.items() if n > pipeline.max_bad_ratio * records[p]}
         refused = {
-            p: _refuse(p, bad[p], records[p], _read_texts(table, raw[p]), source, read, pipeline) for p in sorted(much)
+            p: _refuse(p, bad[p], records[p], _read_texts(table, raw[p], paths), source, read, pipeline)
+            for p in sorted(much)
         }
         kept = {p: n for p, n in bad.items() if p not in refused}
         files = tuple(
             footers.write_file(table, f"data/{attempt}/{names.split(p)}/part-0.parquet", rows)
             for p in kept
             if (
-                rows := explain_all(_read_texts(table, raw[p]), p, attempt, source, read)
+                rows := explain_all(_read_texts(table, raw[p], paths), p, attempt, source, read)
             ).num_rows  # else whoever counts them notices
         )
     finally:
@@ -143,7 +148,7 @@ def _refuse(
     )
 
 
-def _read_texts(table: str, files: Iterable[DataFile]) -> Iterator[Bad]:
+def _read_texts(table: str, files: Iterable[DataFile], paths: Sequence[FieldPath]) -> Iterator[Bad]:
     """Offset, text and null fields of one partition's bad records; those that share a text share one object."""
     known: dict[str, str] = {}
     for file in files:
@@ -153,47 +158,53 @@ def _read_texts(table: str, files: Iterable[DataFile]) -> Iterator[Bad]:
                 texts = [known.setdefault(text, text) for text in texts]
                 rows = (batch[OFFSET].to_pylist(), batch[CORRUPT].indices.to_pylist(), batch[NULLS].to_pylist())
                 for offset, at, nulls in zip(*rows, strict=True):
-                    yield offset, texts[at], nulls
+                    yield offset, texts[at], [paths[int(n)] for n in nulls.split()]
 
 
-def _text(frame: "DataFrame") -> "Column":
-    """The raw text as bytes: it may be no UTF-8."""
-    return frame[CORRUPT].cast("binary").alias(CORRUPT)
-
-
-def _list_nulls(frame: "DataFrame") -> "Column":
-    """The paths of the declared fields that are null in a record and not in one that is, a line of JSON each. Spark leaves
-    null in a field that does not parse."""
+def _col(name: str) -> "Column":
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import StructType
 
-    def find(kind: StructType, above: "Column", path: tuple[str, ...]) -> "Iterator[Column]":
-        for field in kind.fields:
-            here = (*path, field.name)
-            value = F.col(".".join(f"`{name.replace('`', '``')}`" for name in here))
-            yield F.when(above & value.isNull(), F.lit(json.dumps(here)))
-            if isinstance(field.dataType, StructType):
-                yield from find(field.dataType, value.isNotNull(), here)
-
-    declared = StructType([one for one in frame.schema.fields if one.name not in (CORRUPT, PARTITION, OFFSET)])
-    return F.concat_ws("\n", *find(declared, F.lit(True), ())).alias(NULLS)
+    return F.col(name)
 
 
-def _example(source: Source, read: Records, partition: str, offset: int, raw: str, nulls: str) -> str:
+def _list_paths(kind: "StructType", above: FieldPath = ()) -> Iterator[FieldPath]:
+    """Yield the paths of the declared fields, each struct before its own."""
+    for field in kind.fields:
+        if above or field.name not in (CORRUPT, PARTITION, OFFSET):
+            yield (path := (*above, field.name))
+            if field.dataType.typeName() == "struct":
+                yield from _list_paths(cast("StructType", field.dataType), path)
+
+
+def _number_nulls(paths: Sequence[FieldPath]) -> "Column":
+    """Return the numbers of the fields that are null in a record and not in one that is. Spark leaves null in a field that
+    does not parse.
+
+    It is one text of SQL: PySpark's functions take 0.1 ms a call, which are seconds for thousands of fields.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def name(path: FieldPath) -> str:
+        return ".".join(f"`{one.replace('`', '``')}`" for one in path)
+
+    def write(number: int, path: FieldPath) -> str:
+        above = f" AND {name(path[:-1])} IS NOT NULL" if path[1:] else ""
+        return f"IF({name(path)} IS NULL{above}, '{number}', NULL)"
+
+    return F.expr(f"concat_ws(' ', {', '.join(starmap(write, enumerate(paths)))})").alias(NULLS)
+
+
+def _example(source: Source, read: Records, partition: str, offset: int, raw: str, nulls: Sequence[FieldPath]) -> str:
     """Where one bad record stands, and why it is bad."""
     (line,) = _positions(read, partition, offset, [raw])
     at = f"line {line} of " if line else ""
-    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {read.find_reason(raw, _paths(nulls))}"
-
-
-def _paths(nulls: str) -> list[FieldPath]:
-    return [tuple(json.loads(path)) for path in nulls.splitlines()]
+    return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {read.find_reason(raw, nulls)}"
 
 
 def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source, read: Records) -> pa.Table:
     """One partition's bad records, with what a person needs to find them."""
     texts: dict[int, list[str]] = defaultdict(list)
-    nulls: dict[str, str] = {}
+    nulls: dict[str, Sequence[FieldPath]] = {}
     for offset, text, fields in raw:
         texts[offset].append(text)
         nulls[text] = fields
@@ -201,7 +212,7 @@ def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source
     for offset, bad in sorted(texts.items()):
         where = _positions(read, partition, offset, bad)
         file_name = source.locate(partition, offset)
-        reasons = {text: read.find_reason(text, _paths(nulls[text])) for text in bad}
+        reasons = {text: read.find_reason(text, nulls[text]) for text in bad}
         before: tuple[str, int | None] | None = None
         for text, at in sorted(zip(bad, where, strict=True), key=lambda pair: pair[1] or 0):
             again = len(text) > LONG and (text, at) == before

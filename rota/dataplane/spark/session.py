@@ -39,6 +39,8 @@ SETTINGS = {
     # 20M rows of Parquet on two cores: two tasks of 128 MB, and a third that waits for one of them, take 15 % longer.
     "spark.sql.files.maxPartitionBytes": "64m",
     "spark.sql.optimizer.mapLookupHashThreshold": "0",  # `files/listed.py` looks each row's object up in a literal
+    # Above a filter Spark derives constraints in quadratic time: 3,000 columns took minutes. A table uses none of them.
+    "spark.sql.constraintPropagation.enabled": "false",
     "spark.sql.debug.maxToStringFields": "100000",  # a plan that is read names every column
 }
 ISOLATION = "spark.sql.artifact.isolation.enabled"
