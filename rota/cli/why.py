@@ -60,6 +60,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         "since_epoch": since.epoch if since else None,
         "since": since.find_time(move) if since and move else None,
         "reason": move.reason if move else None,
+        "sentence": since.sentence if since else None,
         "offset": done.record.offset if done else None,
         "lag": at[1] - at[0] if at else None,
         "last_commit": {
@@ -105,6 +106,7 @@ def _print_answer(found: dict[str, Any]) -> None:
         ("target", found["target"], f"epoch {found['epoch']} is current"),
         ("since", f"epoch {found['since_epoch']}" if found["since_epoch"] else None, view.format_time(found["since"])),
         ("reason", found["reason"], ""),
+        ("what happened", found["sentence"], ""),
         ("offset", found["offset"], "" if found["lag"] is None else f"{found['lag']} behind"),
         (
             "last commit",

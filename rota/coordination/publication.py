@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from rota.coordination.group_state import COMPARES, GroupState
 from rota.coordination.id_set import MAX_IDS
+from rota.coordination.inputs import KEY
 from rota.coordination.records import (
     MAX_MOVES,
     Controller,
@@ -106,7 +107,7 @@ def publication_of(
         targets={w: frozenset(ids) for w, ids in plan.assignment.as_dict().items()},
         basis=look.basis.digest,
         due=plan.due,
-        memory=plan.memory,
+        memory={**plan.memory, KEY: look.basis.inputs},
         absences=look.absences,
         members=look.basis.members,
         audit=Audit(

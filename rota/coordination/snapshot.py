@@ -19,6 +19,7 @@ from hashlib import sha256
 
 from rota.coordination.checkpoint import read_load
 from rota.coordination.group_reader import GroupReader
+from rota.coordination.inputs import KEY, Inputs, explain_changes, note_inputs
 from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
@@ -38,6 +39,7 @@ class Basis:
     workers: tuple[Worker, ...]
     partitions: Mapping[str, Partitions]
     members: tuple[str, ...]
+    inputs: Inputs
 
     @property
     def moved(self) -> bool:
@@ -48,6 +50,12 @@ class Basis:
     def joined(self) -> tuple[str, ...]:
         """Workers that are not in the last published observation, by incarnation."""
         return tuple(sorted(worker_of(i) for i in set(self.members) - set(self.controller.record.members)))
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """What operators, pipeline files and sources changed since the last published observation, a sentence each."""
+        before = self.controller.record.memory.get(KEY)
+        return explain_changes(before if isinstance(before, Mapping) else None, self.inputs)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -76,10 +84,10 @@ def read_basis(tree: GroupReader) -> Basis:
     pipelines = tree.pipelines()
     partitions = {p: read.record for p, read in pipelines.items()}
     live = tree.newest(tree.live())
-    people = tree.worker_overrides()
+    people = {worker: read.record for worker, read in tree.worker_overrides().items()}
     unreadable = tree.find_torn(tree.paths.workers)
     workers = tuple(
-        merge_worker(live[w], people[w].record if w in people else WorkerOverrides(), doubtful=w in unreadable)
+        merge_worker(live[w], people.get(w, WorkerOverrides()), doubtful=w in unreadable)
         for w in sorted(live, key=str.encode)
     )
     members = tuple(sorted(v.incarnation for v in live.values()))
@@ -94,6 +102,7 @@ def read_basis(tree: GroupReader) -> Basis:
         workers,
         partitions,
         members,
+        note_inputs(meta, overrides, people, live, unreadable, partitions),
     )
 
 

@@ -23,6 +23,7 @@ from rota.errors import ConfigError, counted
 from rota.group.observed import count_before, find_claim_times, find_unsettled, see
 from rota.ids import worker_of
 
+CHANGED = "a record of the group changed"  # if the inputs of the last decision are unknown
 log = logging.getLogger(__name__)
 
 
@@ -206,25 +207,24 @@ def _torn(tree: GroupState) -> str:
 def _why(seen: Basis, due: bool) -> str:
     if not seen.moved and not due:
         return f"{counted(len(seen.workers), 'worker')}, epoch {seen.head.record.epoch} fits"
-    return _because(seen, "it is time to look again" if due else "overrides, settings or partitions changed")
+    return _because(seen, "it is time to look again" if due else CHANGED)
 
 
 def _because(seen: Basis, otherwise: str) -> str:
+    """Which workers came and went, and what operators, pipeline files and sources changed; else `otherwise`."""
     before = {worker_of(incarnation) for incarnation in seen.controller.record.members}
-    return because(seen.joined, {*seen.left, *before.intersection(seen.joined)}, otherwise)
+    workers = because(seen.joined, {*seen.left, *before.intersection(seen.joined)}, "")
+    return ", ".join([*filter(None, [workers]), *seen.changes]) or otherwise
 
 
 def _otherwise(seen: GroupSnapshot) -> str:
-    """Why a decision was asked for although no worker came or went."""
-    fresh = int((seen.snapshot.owner == -1).sum())
-    if fresh:
-        return f"{fresh} partition{'s' if fresh > 1 else ''} had no owner"
-    known = set(seen.snapshot.partition_ids)
-    if gone := sum(len(target.partitions - known) for target in seen.targets.values()):
-        return f"{gone} partition{'s' if gone > 1 else ''} left the group"
+    """Why a decision is due if no worker came or went and no input changed."""
+    if fresh := int((seen.snapshot.owner == -1).sum()):
+        return f"{counted(fresh, 'partition')} had no owner"
     if restless := [f"{w.id} is {w.state}" for w in seen.snapshot.workers if w.state != "active"]:
         return ", ".join(restless[:5])
-    return "overrides or settings changed" if seen.basis.moved else "looked again"
+    alone = seen.basis.meta.protocol != ASSIGNED
+    return ("the workers chose anew" if alone else CHANGED) if seen.basis.moved else "looked again"
 
 
 def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:

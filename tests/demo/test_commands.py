@@ -22,6 +22,7 @@ from tests.demo.small_group import KEYS, Group, Run
 def test_why_shows_owner_token_reason_and_what_would_move_it(group: Group, run: Run) -> None:
     seen = run.json("why", "flights:UA")
     assert (seen["owner"], seen["since_epoch"], seen["reason"]) == ("w2", 2, "w1 was 1 over its quota of 2")
+    assert seen["sentence"] == "Epoch 2: w2 joined"
     assert (seen["offset"], seen["last_commit"]["rows"], seen["live"]) == (3, 2500, True)
     assert seen["token"] == group.tree.owned()["flights:UA"].token
     assert any("rota drain w2" in line for line in seen["would_move"])

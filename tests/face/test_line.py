@@ -89,7 +89,7 @@ def land_in_a_new_folder(line: Line) -> None:
     before = line.epoch_where("night", lambda e: "n1" in e.after).epoch
     line.land("c", "new", 1, 2)
     grown = line.epoch_where("night", lambda e: e.epoch > before)
-    assert "1 partition had no owner. 1 of " in grown.sentence
+    assert "1 partition came to pipeline " in grown.sentence
     line.holds("c", {"new": [1, 2]})
     wait_until(lambda: "c:new" in find_newest(line, "c", "checkpoints"), pause=1)
 
