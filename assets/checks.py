@@ -82,7 +82,7 @@ def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEv
         check_name=SERVED,
         passed=not refused,
         description=as_code("; ".join(refused.values())) or None,
-        metadata={"refused": dg.MetadataValue.json(dict(refused)), **quote_needs(needs)},
+        metadata={**({"refused": dg.MetadataValue.json(dict(refused))} if refused else {}), **quote_needs(needs)},
     )
 
 

@@ -21,7 +21,7 @@ BACKFILL = "dagster/backfill"  # Dagster's tag of a run that a backfill launched
 def make_membership(
     group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str], names: Names
 ) -> dg.AssetSpec:
-    """The external asset that the membership sensor observes. It shows the files that were refused."""
+    """The external asset that the membership sensor materializes. It shows the files that were refused."""
     lines = "".join(f"\n\n**Refused: `{file}`.** {as_code(why)}" for file, why in refused.items())
     served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
     return dg.AssetSpec(
@@ -30,12 +30,12 @@ def make_membership(
         kinds={"zookeeper"},
         owners=[f"team:{group.name}"],
         description=f"The live workers of group `{group.name}`, which serves {served}. "
-        f"Observed when a worker joins or leaves, and when overrides or partitions change.{lines}",
+        f"Materialized when a worker joins or leaves, and when overrides or partitions change.{lines}",
         metadata={
             "protocol": group.protocol,
             "assignor": group.assignor,
             "pipelines": served,
-            "refused": dict(refused),
+            **({"refused": dict(refused)} if refused else {}),
         },
     )
 

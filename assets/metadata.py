@@ -55,18 +55,18 @@ def describe_epoch(
     ]
     waiting = [{"partition": u.partition, "reason": u.reason} for u in plan.unassigned[:MOST]]
     return {
-        "what happened": done.sentence,
+        keys.HAPPENED: done.sentence,
         **picture,
         "workers": make_table(workers),
-        "moves": make_table(moves),
+        keys.MOVES: make_table(moves),
         "partitions that wait": make_table(waiting),
         **({"why no more moved": measures.reason} if measures.reason else {}),
         **({"look again at": dg.MetadataValue.timestamp(plan.due)} if plan.due else {}),
         **({"unreadable": dg.MetadataValue.json(dict(done.unreadable))} if done.unreadable else {}),
-        "epoch": done.epoch,
-        "partitions moved": measures.moves,
+        keys.EPOCH: done.epoch,
+        keys.MOVED: measures.moves,
         "moves that were unavoidable": measures.unavoidable_moves,
-        "partitions that had no owner": measures.placements,
+        keys.PLACED: measures.placements,
         **{f"imbalance by {what}": value for what, value in done.imbalance.items() if value is not None},
         **_list_plots("load", carried),
         **_list_plots("lag", lags),

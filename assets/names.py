@@ -21,7 +21,7 @@ class Names:
     prefix: tuple[str, ...] = ()
 
     def membership(self, group: str) -> dg.AssetKey:
-        """The live workers; observed by the sensor of that name."""
+        """The live workers; the sensor of that name materializes it."""
         return self._asset_key(group, "membership")
 
     def assignment(self, group: str) -> dg.AssetKey:

@@ -29,6 +29,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # of a group, pipeline, 
 GOING = "=going"  # ends the name of a run's liveness node; no other node there has a "="
 ERROR_KIND = "error"  # metadata of a run's failed step: the kind of an expected error
 WORKER_TAG, REBALANCE_TAG = "rota/worker", "rota/rebalance"  # tags of launched runs: the worker; the group
+HAPPENED, MOVES, MOVED = "what happened", "moves", "partitions moved"  # metadata of an epoch that commands read back
+PLACED, EPOCH = "partitions that had no owner", "epoch"  # the same
 PARKED_TAG = "rota/parked"  # tag of a run that failed only for its parked partitions: their number
 WAITING = "=waiting"  # ends the name of a node of a process that waits; no incarnation has a "="
 _SEEN = r"[!-$&-+\-.0-Z\\^-{}~]"  # the ASCII of a key but the blank

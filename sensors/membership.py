@@ -13,6 +13,9 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
 
+# Dagster's data version of an external asset without one. With another, an epoch that moves nothing would leave the
+# assignment "unsynced".
+VERSION = {"dagster/data_version": "INITIAL"}
 PAUSE = 2.0  # seconds between two polls while no worker joins or leaves: for new partitions and overrides
 
 
@@ -90,7 +93,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             return dg.SkipReason(f"{seen.reason}; rebalance {unfinished[0].run_id} has not finished")
         if not seen.needed:
             return dg.SkipReason("; ".join([seen.reason, *seen.problems.values()]))
-        observation = dg.AssetObservation(
+        shown = dg.AssetMaterialization(
             names.membership(group.name),
             description=seen.reason,
             metadata={
@@ -100,9 +103,10 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
                 **({"joined": ", ".join(seen.joined)} if seen.joined else {}),
                 **({"left": ", ".join(seen.left)} if seen.left else {}),
                 **({"problems": "; ".join(seen.problems.values())} if seen.problems else {}),
-            },  # no data version: an epoch that moves nothing would leave the assignment "unsynced"
+            },
+            tags=VERSION,
         )
-        return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[observation])
+        return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[shown])
 
     return look
 

@@ -25,35 +25,48 @@ SHOWN = 4  # partitions that one line names
 @group_option
 @json_option
 @click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="Write a picture to this file.")
-@click.option("--last", default=20, show_default=True, type=click.IntRange(1, 200), help="Events to show.")
-def command(partition: str | None, group: str, as_json: bool, png: Path | None, last: int) -> None:
+@click.option("--since", "time", help="Show what happened since this time, such as 2026-01-31T12:00 (local time).")
+@click.option("--last", type=click.IntRange(1, 10_000), help="The newest events to show: 20, or 200 with --since.")
+def command(
+    partition: str | None, group: str, as_json: bool, png: Path | None, time: str | None, last: int | None
+) -> None:
     """Show what happened: epochs with their moves, commits, refused writes.
 
-    The epochs tell which partitions moved and why, the commits who wrote how many rows. With PARTITION, what happened to
-    this one.
+    An epoch lists which partitions moved and why, a commit which run wrote how many rows. With PARTITION: of this one.
     """
-    from rota.face.history import find_spans, keep_partition, read_story_with_commits
+    from rota.cli.past import parse_moment, read_epochs
+    from rota.face.history import find_spans, keep_partition, keep_since, read_story_with_commits
     from rota.face.picture import draw_story
 
     check_place(png)
     with open_group(group) as tree, view.show_wait("reading the epochs and the tables' logs"):
         pipelines: tuple[Pipeline, ...] = ()
-        with suppress(ConfigError):  # without the folder the epochs are told all the same
+        with suppress(ConfigError):  # without the folder the epochs are shown
             pipelines = load_catalog().of_group(group)
-        story = read_story_with_commits(tree, pipelines)
+        since = None if time is None else parse_moment(tree, time)
+        epochs, note = read_epochs(tree, lambda known: since is None or known[0].at <= since)
+        story = read_story_with_commits(tree, pipelines, epochs)
         if partition is not None:
             check_known("partition", partition, {*tree.ids(), *find_spans(story)})  # one that left has its history, too
             story = keep_partition(story, partition)
+        if since is not None:
+            story = keep_since(story, since)
         picture = draw_story(story) if png else b""
     if png:
         png.write_bytes(picture)
+    most = last or (20 if since is None else 200)
     if as_json:
-        view.print_document(_format_story(story, last))
+        view.print_document({**_format_story(story, most), "note": note})
         return
-    rows = sorted(_list_events(story, partition), key=lambda row: row[0])[-last:]
+    events = sorted(_list_events(story, partition), key=lambda row: row[0])
+    rows = events[-most:]
     view.print_parts(
         "", view.make_table("", ["at", "", "what"], [(view.format_time(at), *rest) for at, *rest in rows]), ""
     )
+    if since is not None and len(events) > most:
+        view.print_parts(f"{counted(len(events) - most, 'earlier event')} since then: --last {len(events)}")
+    if note:
+        view.print_parts(note)
     if png:
         view.print_parts(f"Picture: {png}")
 

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from rota.cli import view
 from rota.cli.group import group_option, json_option, open_group
-from rota.errors import RotaError, Unavailable
+from rota.errors import RotaError, Unavailable, counted
 from rota.ids import pipeline_of, worker_of
 from rota.settings import check_known
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rota.core.values import Worker
 
 PAUSE = 1.0  # seconds between two observations of `--watch`
+MAX_ROWS, MAX_WORKERS = 200, 50  # partitions and workers that are printed; --json has all
 MAX_NEEDS = 20  # causes that are printed; --json has all
 COUNTED = ("lag", "quarantined")  # columns that are summed over the partitions of a pipeline
 
@@ -82,7 +83,7 @@ def _show(
     if watch:
         _watch(now, read, as_json)
         return
-    view.print_document(now) if as_json else view.console.print(_draw(now), soft_wrap=False)
+    view.print_document(now) if as_json else view.console.print(draw_fitting(now), soft_wrap=False)
     if check and any(need["person"] for need in now["needs"]):
         sys.exit(1)
 
@@ -94,9 +95,9 @@ def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: boo
     with Live(console=view.console, auto_refresh=False) if in_place else nullcontext() as live:
         while True:
             if live is not None:
-                live.update(draw_watched(now, view.console.height), refresh=True)
+                live.update(draw_fitting(now, view.console.height), refresh=True)
             elif now != last:
-                view.print_document(now) if as_json else view.console.print(_draw(now))
+                view.print_document(now) if as_json else view.console.print(draw_fitting(now))
             last = now
             time.sleep(PAUSE)
             try:
@@ -194,20 +195,27 @@ def _describe_state(worker: "Worker", record: "records.Live | None") -> str:
     return worker.state
 
 
-def draw_watched(now: Mapping[str, Any], height: int) -> RenderableType:
-    """Draw as many partitions as there is room for, those that need an operator first."""
+def draw_fitting(now: Mapping[str, Any], height: int | None = None) -> RenderableType:
+    """Draw as many partitions and workers as fit into `height` lines, those that need an operator first.
+
+    If `height` is None and there are few, draw all in order of id.
+    """
     if "error" in now:
         return _draw(now)
-    room = max(1, height - len(now["workers"]) - len(now["needs"]) - 12)
-    first = sorted(now["partitions"], key=lambda p: not p["needs"])
-    left = len(first) - room
-    if left <= 0:
-        return _draw({**now, "partitions": first})
-    more = Text(f"{left} more. --trouble, --pipeline and --worker show fewer", "dim")
-    return Group(_draw({**now, "partitions": first[:room]}), more)
+    busy = sorted(now["workers"], key=lambda w: -w["owned"])[:MAX_WORKERS]
+    shown = now if len(busy) == len(now["workers"]) else {**now, "workers": busy}
+    room = MAX_ROWS if height is None else max(1, height - len(busy) - len(now["needs"]) - 12)
+    first = sorted(now["partitions"], key=lambda p: not p["needs"]) if height or len(now["partitions"]) > room else None
+    shown = {**shown, "partitions": first[:room]} if first else shown
+    left = {what: len(now[what]) - len(shown[what]) for what in ("partitions", "workers")}
+    more = [f"{counted(left[what], what[:-1])} more" for what in left if left[what]]
+    if not more:
+        return _draw(shown)
+    return Group(_draw(shown, now), Text(f"{' and '.join(more)}. --trouble, --pipeline and --worker show fewer", "dim"))
 
 
-def _draw(now: Mapping[str, Any]) -> RenderableType:
+def _draw(now: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> RenderableType:
+    """The document. `whole`: the one whose partitions the totals count."""
     if "error" in now:
         return Text(now["error"], "red")
     total = max((w["owned"] for w in now["workers"]), default=0) or 1
@@ -238,8 +246,8 @@ def _draw(now: Mapping[str, Any]) -> RenderableType:
     )  # fmt: skip
     first = f"Group {now['group']}, epoch {now['epoch']}{', paused' if now['paused'] else ''}. "
     headline = Text(first + (now["sentence"] or "Nothing was assigned yet."))
-    return Group(
-        "", headline, "", _draw_totals(now["partitions"]), "", workers, "", partitions, *_draw_needs(now["needs"])
+    totals = _draw_totals((whole or now)["partitions"])
+    return Group("", headline, "", totals, "", workers, "", partitions, *_draw_needs(now["needs"]))
     )
 
 

@@ -93,12 +93,14 @@ def draw_bar(share: float) -> Text:
 
 
 def format_time(at: float | None) -> str:
-    """Return a time (seconds since 1970) as local time, with the date if it is not today."""
-    if not at:
-        return "-"
-    moment = datetime.fromtimestamp(at, UTC).astimezone()
-    today = moment.date() == datetime.now(UTC).astimezone().date()
-    return moment.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S")
+    """Return a time (seconds since 1970) as local time, with date and zone if it is not today."""
+    today = bool(at) and datetime.fromtimestamp(at or 0, UTC).astimezone().date() == datetime.now().astimezone().date()
+    return format_moment(at)[11:19] if today else format_moment(at)
+
+
+def format_moment(at: float | None) -> str:
+    """Return a time (seconds since 1970) as local time with date and zone."""
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if at else "-"
 
 
 def describe_park(record: "Parked") -> str:

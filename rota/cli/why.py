@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 @click.argument("partition")
 @group_option
 @json_option
-def command(partition: str, group: str, as_json: bool) -> None:
+@click.option("--at", "time", help="Show which worker had it at this time, such as 2026-01-31T12:00 (local time).")
+def command(partition: str, group: str, as_json: bool, time: str | None) -> None:
     """Show why PARTITION is where it is.
 
-    Its owner, token, epoch and reason, how far it is, and what would move it.
+    Its owner, token, epoch and reason, how far it is, and what would move it. With --at: its owner at that time, and why.
     """
     with open_group(group) as tree, view.show_wait("reading the group, the source and the table"):
-        found = explain(tree, partition)
+        found = explain(tree, partition) if time is None else explain_past(tree, partition, time)
     if as_json:
         view.print_document(found)
-    else:
+    elif time is None:
         _print_answer(found)
+    else:
+        _print_past(found)
 
 
 def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
@@ -79,6 +82,37 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def explain_past(tree: "GroupState", partition: str, time: str) -> dict[str, Any]:
+    """The owner at a time as JSON values; see docs/protocol.md. Raises ConfigError on a bad time or partition."""
+    from rota.cli.past import parse_moment, read_epochs
+    from rota.face.past import find_past_owner
+
+    at = parse_moment(tree, time)
+    targets = tree.targets()[1]
+    current = next((w for w in sorted(targets) if partition in targets[w].partitions), None)
+    epochs, note = read_epochs(tree, lambda known: find_past_owner(known, partition, at, current).since is not None)
+    named = {move.partition for epoch in epochs for move in epoch.moves}
+    check_known("partition", partition, {*tree.ids(), *named})  # one that left the group has a past as well
+    past = find_past_owner(epochs, partition, at, current)
+    since, until = past.since, past.until
+    epoch = next((one for one in reversed(epochs) if one.at <= at), None)
+    return {
+        "partition": partition,
+        "group": tree.group,
+        "at": at,
+        "epoch": epoch.epoch if epoch else None,
+        "known": past.known,
+        "owner": past.owner,
+        "since_epoch": since.epoch.epoch if since else None,
+        "since": since.at if since else None,
+        "reason": since.move.reason if since and since.move else None,
+        "sentence": since.epoch.sentence if since else None,
+        "until_epoch": until.epoch.epoch if until else None,
+        "until": until.at if until else None,
+        "note": note,
+    }
+
+
 def _list_causes(seen: "Seen", partition: str, target: str | None) -> Iterator[str]:
     """What would move the partition to another worker, the most certain cause first."""
     counts = {worker.id: len(seen.facts.targets.get(worker.id, ())) for worker in seen.workers}
@@ -96,6 +130,21 @@ def _list_causes(seen: "Seen", partition: str, target: str | None) -> Iterator[s
         yield f"`rota uncordon {idle[0]}`, which takes nothing now"
     elif counts[target] > sum(counts.values()) // (len(counts) + 1):
         yield f"One more worker: {target} holds {counts[target]} partitions, and fewer with {len(counts) + 1} workers"
+
+
+def _print_past(found: dict[str, Any]) -> None:
+    since, until = (f"epoch {found[key]}" if found[key] else None for key in ("since_epoch", "until_epoch"))
+    lines = [
+        ("owner", found["owner"] or ("no worker" if found["known"] else "unknown"), ""),
+        ("since", since, view.format_moment(found["since"])),
+        ("reason", found["reason"], ""),
+        ("what happened", found["sentence"], ""),
+        ("until", until, view.format_moment(found["until"])),
+    ]
+    title = f"{found['partition']} at {view.format_moment(found['at'])}"
+    view.print_parts("", view.make_table(title, ["", "", ""], [(k, v, note or " ") for k, v, note in lines]), "")
+    if found["note"]:
+        view.print_parts(found["note"])
 
 
 def _print_answer(found: dict[str, Any]) -> None:

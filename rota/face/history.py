@@ -68,7 +68,12 @@ class Span:
     end: float
 
 
-def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[Moment] = ()) -> Story:
+def read_story(
+    tree: "GroupReader",
+    commits: Iterable[Tick],
+    moments: Sequence[Moment] = (),
+    epochs: "Sequence[Epoch] | None" = None,
+) -> Story:
     """Read epochs and refused writes from ZooKeeper, and join them with the given commits. Raises CoordinationError.
 
     Args:
@@ -76,8 +81,9 @@ def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[M
         commits: the commits of its tables.
         moments: events that the caller knows more precisely than the audit, such as a kill. They replace the audit's event
             for the end of the same worker.
+        epochs: the epochs, if they are not to be read from ZooKeeper.
     """
-    epochs = tuple(tree.epochs())
+    epochs = tuple(tree.epochs() if epochs is None else epochs)
     known = {moment.gone for moment in moments}
     audited = [m for epoch in epochs for m in _find_moments(epoch) if m.gone is None or m.gone not in known]
     refused = tuple(Tick(r.at, r.partition, r.run_id) for r in tree.refusals().ring)
@@ -91,7 +97,9 @@ def read_story(tree: "GroupReader", commits: Iterable[Tick], moments: Sequence[M
     )
 
 
-def read_story_with_commits(tree: "GroupReader", pipelines: "Iterable[Pipeline]") -> Story:
+def read_story_with_commits(
+    tree: "GroupReader", pipelines: "Iterable[Pipeline]", epochs: "Sequence[Epoch] | None" = None
+) -> Story:
     """Read the story with the commits of these pipelines. A table that cannot be read here is left out. Raises
     CoordinationError.
     """
@@ -99,7 +107,7 @@ def read_story_with_commits(tree: "GroupReader", pipelines: "Iterable[Pipeline]"
     for pipeline in pipelines:
         with suppress(RotaError):
             commits += read_commits(pipeline, tree.group, meta)
-    return read_story(tree, commits)
+    return read_story(tree, commits, epochs=epochs)
 
 
 def read_commits(pipeline: "Pipeline", group: str, meta: str) -> list[Tick]:
@@ -126,7 +134,7 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
 
 
 def _find_moments(epoch: "Epoch") -> Iterable[Moment]:
-    """Yield the workers that joined, left or were drained in this epoch, at the time of the first move that followed."""
+    """Yield the workers that joined, left or lost all partitions in this epoch, at the time of the first move that followed."""
 
     def find_first(follows: "Callable[[Moved], bool]") -> float:
         return min((epoch.find_time(move) for move in epoch.moves if follows(move)), default=epoch.at)
@@ -137,7 +145,7 @@ def _find_moments(epoch: "Epoch") -> Iterable[Moment]:
         yield Moment(find_first(lambda m, w=worker: m.from_worker == w), f"{worker} left", worker)  # type: ignore[misc]
     for worker, count in epoch.before.items():
         if count and not epoch.after.get(worker) and worker not in epoch.left:
-            yield Moment(find_first(lambda m, w=worker: m.from_worker == w), f"{worker} drained")  # type: ignore[misc]
+            yield Moment(find_first(lambda m, w=worker: m.from_worker == w), f"{worker} emptied")  # type: ignore[misc]
 
 
 def list_moves(story: Story) -> "pd.DataFrame":
@@ -168,6 +176,17 @@ def keep_partition(story: Story, partition: str) -> Story:
     ]
     commits, refused = (tuple(t for t in ticks if t.partition == partition) for ticks in (story.commits, story.refused))
     return replace(story, epochs=tuple(e for e in epochs if e.moves or e.dropped), commits=commits, refused=refused)
+
+
+def keep_since(story: Story, since: float) -> Story:
+    """What happened at `since` or later."""
+    return replace(
+        story,
+        epochs=tuple(e for e in story.epochs if e.at >= since),
+        commits=tuple(t for t in story.commits if t.at >= since),
+        refused=tuple(t for t in story.refused if t.at >= since),
+        moments=tuple(m for m in story.moments if m.at >= since),
+    )
 
 
 def find_spans(story: Story) -> dict[str, list[Span]]:

@@ -7,11 +7,11 @@ Each offset is in one span, and skipped offsets are in none. The cost grows with
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from itertools import groupby, zip_longest
 
 from rota.dataplane.ports import HasFiles, HasTimes, Ports, Source, SourceFile
-from rota.errors import ConfigError
+from rota.errors import ConfigError, shown
 from rota.ledger.values import LogEntry, Ranges, Spans, join_ranges
 
 OFFSETS = "Say which offsets to replay, from and to; or when they were consumed, since and until"
@@ -111,15 +111,19 @@ def list_rounds(spans: Mapping[str, list[tuple[int, int]]]) -> Iterator[Ranges]:
         yield {p: span for p, span in zip(spans, row, strict=True) if span}
 
 
-def parse_time(text: str, default: float) -> float:
-    """Return the seconds since 1970 of a time in ISO 8601; UTC unless it names a zone. Raises ConfigError."""
+def parse_time(text: str, default: float = 0.0, zone: tzinfo | None = UTC) -> float:
+    """Return the seconds since 1970 of a time in ISO 8601, in `zone` unless it names one (None: local time).
+
+    Raises:
+        ConfigError: it is no time, or out of range.
+    """
     if not text:
         return default
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{text!r} is no time. Give one like 2026-01-31T12:00:00") from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(f"{shown(text)} is no time. Give one like 2026-01-31T12:00:00") from None
 
 
 def _find_stamped(source: Source, consumed: Spans, time: tuple[float, float]) -> dict[str, list[tuple[int, int]]]:

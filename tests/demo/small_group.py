@@ -78,6 +78,6 @@ class Run:
 
     def json(self, *arguments: str) -> dict[str, object]:
         document = json.loads(self(*arguments, "--json").output)
-        said = documented(arguments[0])
+        said = documented("why --at" if "--at" in arguments else arguments[0])
         assert set(held(document, said)) == said
         return document

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from rota.cli import view
-from rota.cli.status import draw_watched
+from rota.cli.status import draw_fitting
 from tests.waiting import wait_until
 
 
@@ -69,7 +69,7 @@ def test_what_is_watched_fits_on_the_screen_and_begins_with_what_needs_a_person(
     many = [partition(n, "mend it" if n == 99 else "") for n in range(100)]
     now = {"group": "g", "epoch": 1, "paused": False, "sentence": "s", "unreadable": {}}
     now["needs"] = [need("group", "g", "start one"), need("partition", "p:099", "mend it")]
-    lines = draw(draw_watched({**now, "workers": [], "partitions": many}, 30), 120)
+    lines = draw(draw_fitting({**now, "workers": [], "partitions": many}, 30), 120)
     assert len(lines) <= 30
     first = next(line for line in lines if line.startswith("p:"))
     assert first.startswith("p:099")
@@ -77,7 +77,7 @@ def test_what_is_watched_fits_on_the_screen_and_begins_with_what_needs_a_person(
     assert "p:099: mend it" in lines
     assert lines[-1].endswith("more. --trouble, --pipeline and --worker show fewer")
     assert "group g: start one" in lines
-    few = draw(draw_watched({**now, "workers": [], "partitions": many[:3]}, 30), 120)
+    few = draw(draw_fitting({**now, "workers": [], "partitions": many[:3]}, 30), 120)
     assert not any("more." in line for line in few)
 
 
@@ -93,7 +93,7 @@ def test_a_need_that_may_come_is_listed_apart_from_what_is_retried() -> None:
         "partitions": [],
     }
     later, never = ({**need("partition", f"p:{due}", "mend it"), "person": False, "due": due} for due in (9.0, None))
-    lines = draw(draw_watched({**now, "needs": [later, never]}, 30), 120)
+    lines = draw(draw_fitting({**now, "needs": [later, never]}, 30), 120)
     begin = lines.index("Nothing needs an operator.")
     assert [line for line in lines[begin + 1 :] if line] == [
         "Needs an operator if it lasts:", "p:9.0: mend it", "Is retried automatically:", "p:None: mend it",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.records import WorkerOverrides
+from tests.demo.small_group import Run
 from tests.face.line import Line, find_newest
 from tests.waiting import wait_until
 
@@ -204,6 +206,30 @@ def test_a_new_folder_is_a_new_partition(night: dict[str, Future[None]]) -> None
 
 def test_a_rebalance_that_fails_is_tried_again_until_it_can(night: dict[str, Future[None]]) -> None:
     night["fail_a_rebalance"].result()
+
+
+def test_epochs_that_zookeeper_no_longer_keeps_come_from_dagster(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ZooKeeper keeps 200; the test deletes all but the newest."""
+    for name, value in {**line.environ, "ROTA_DAGSTER": line.dev.url}.items():
+        monkeypatch.setenv(name, value)
+    run, day = Run(), ("--group", "day")
+    with line.tree("day") as tree:
+        epochs = tree.epochs()
+        wait_until(
+            lambda: find_newest(line, "day", "assignment").get("None", {}).get("epoch") == epochs[-1].epoch, pause=1
+        )
+        before, first = (datetime.fromtimestamp(at - 0.001, UTC).isoformat() for at in (epochs[-1].at, epochs[0].at))
+        why = run.json("why", "a:x", "--at", before, *day)
+        for epoch in epochs[:-1]:
+            tree.store.delete(tree.paths.epoch(epoch.epoch))
+    again = run.json("why", "a:x", "--at", before, *day)
+    same = ("known", "owner", "since_epoch", "until_epoch", "reason", "sentence", "epoch", "note")
+    assert [again[key] for key in same] == [why[key] for key in same]
+    history = run.json("history", "--since", first, *day)
+    assert [epoch["epoch"] for epoch in history["epochs"]] == [epoch.epoch for epoch in epochs]  # type: ignore[attr-defined]
+    assert history["note"] == ""
+    monkeypatch.setenv("ROTA_DAGSTER", "http://127.0.0.1:1")
+    assert str(run.json("history", "--since", first, *day)["note"]).startswith("ZooKeeper has the epochs since ")
 
 
 def test_while_zookeeper_is_gone_ticks_and_runs_fail_with_the_line_of_a_command_and_then_go_on(
