@@ -37,6 +37,7 @@ PROBED = {  # cause of a need -> the probes that report it as well
     "source": "source of ",
     "table": "table of ",
 }
+QUOTED = 5  # partitions that one probe names
 SKEW = 1.0  # seconds by which two clocks may differ
 
 
@@ -353,7 +354,9 @@ def _check_files(pipeline: "Pipeline") -> str:
 
     ports = open_ports(pipeline, pipeline.group)
     if found := explain_rewritten(ports.source, ports.main.read_log(), most=None):
-        raise ConfigError("; ".join(f"{partition}: {why}" for partition, why in sorted(found.items())))
+        named = "; ".join(f"{partition}: {why}" for partition, why in sorted(found.items())[:QUOTED])
+        more = f"; and {errors.counted(len(found) - QUOTED, 'more partition')}" if len(found) > QUOTED else ""
+        raise ConfigError(f"{named}{more}")
     return "no file changed after it was consumed"
 
 

@@ -13,7 +13,7 @@ from tests.dataplane.landing_folders import open_files
 from tests.demo.small_group import Group, Run
 
 COLUMNS, PARTITIONS = 3_000, 1_000
-MAX_LINES, MAX_LETTERS = 300, 2_100  # of one command, and of one line
+MAX_LINES, MAX_LETTERS = 300, 1_500  # of one command, and of one line
 PIPELINE = """
 from rota import Pipeline, delta, files
 schema = ", ".join(f"column_{{n}} string" for n in range({columns}))
