@@ -45,7 +45,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     facts, here = looked.seen.facts, {worker.id for worker in looked.seen.workers}
     own, done = facts.owns.get(partition), facts.checkpoints.get(partition)
     named = [w for w in sorted(facts.targets) if partition in facts.targets[w]]
-    target = next((w for w in named if w in here), named[0] if named else None)  # a dead worker's may stand beside it
+    target = next((w for w in named if w in here), named[0] if named else None)  # a dead worker's may name it as well
     epochs = tree.epochs()
     since = next((e for e in reversed(epochs) for m in e.moves if m.partition == partition), None)
     move = next((m for m in since.moves if m.partition == partition), None) if since else None
@@ -118,16 +118,16 @@ def _list_causes(seen: "Seen", partition: str, target: str | None) -> Iterator[s
     counts = {worker.id: len(seen.facts.targets.get(worker.id, ())) for worker in seen.workers}
     states = {worker.id: worker.state for worker in seen.workers}
     if partition in seen.pins:
-        yield f"It is pinned to {seen.pins[partition]}: `rota pin {quote(partition)} --clear` lets it go"
+        yield f"It is pinned to {seen.pins[partition]}: `rota pin {quote(partition)} --clear` removes the pin"
     if target is None:
-        yield "No live worker is to have it: what is in its way stands above, else the next that may hold it gets it"
+        yield "No live worker is its target: see what is in its way, else the next worker that may hold it gets it"
         return
     yield f"{target} leaving, `rota drain {target}`, or its session ending"
     yield f"`rota pin {quote(partition)} WORKER`"
     if states[target] == "draining":
         yield f"{target} is draining: another worker gets it"
     elif idle := sorted(w for w, state in states.items() if state != "active"):
-        yield f"`rota uncordon {idle[0]}`, which takes nothing now"
+        yield f"`rota uncordon {idle[0]}`, which gets no partitions now"
     elif counts[target] > sum(counts.values()) // (len(counts) + 1):
         yield f"One more worker: {target} holds {counts[target]} partitions, and fewer with {len(counts) + 1} workers"
 
@@ -150,7 +150,11 @@ def _print_past(found: dict[str, Any]) -> None:
 def _print_answer(found: dict[str, Any]) -> None:
     last = found["last_commit"]
     lines = [
-        ("owner", found["incarnation"] or "nobody", "" if found["live"] or not found["owner"] else "its session ended"),
+        (
+            "owner",
+            found["incarnation"] or "no worker",
+            "" if found["live"] or not found["owner"] else "its session ended",
+        ),
         ("token", found["token"], ""),
         ("target", found["target"], f"epoch {found['epoch']} is current"),
         ("since", f"epoch {found['since_epoch']}" if found["since_epoch"] else None, view.format_time(found["since"])),

@@ -147,6 +147,7 @@ def test_two_pipelines_of_one_group_and_one_of_another_are_consumed_side_by_side
     shown = wait_until(lambda: line.dev.materializations("day", "assignment"), pause=0.5)[0]
     assert f"Epoch {shown['metadata']['epoch']}: " in str(shown["metadata"]["what happened"])
     launched = {str(seen[f"a:{key}"]["run"]) for key in A}
+    assert line.dev.materializations("day", "membership"), "the catalog does not list it as never materialized"
     by = {r["runId"]: {t["key"]: t["value"] for t in r["tags"]} for r in line.dev.runs()}
     assert all(by[run].get("dagster/sensor_name") == "a__backlog" for run in launched)
     commands = list_commands(line)
