@@ -215,7 +215,7 @@ def draw_fitting(now: Mapping[str, Any], height: int | None = None) -> Renderabl
 
 
 def _draw(now: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> RenderableType:
-    """The document. `whole`: the one whose partitions the totals count."""
+    """Draw the document. The totals count the partitions of `whole`, by default those of `now`."""
     if "error" in now:
         return Text(now["error"], "red")
     total = max((w["owned"] for w in now["workers"]), default=0) or 1
@@ -248,7 +248,6 @@ def _draw(now: Mapping[str, Any], whole: Mapping[str, Any] | None = None) -> Ren
     headline = Text(first + (now["sentence"] or "Nothing was assigned yet."))
     totals = _draw_totals((whole or now)["partitions"])
     return Group("", headline, "", totals, "", workers, "", partitions, *_draw_needs(now["needs"]))
-    )
 
 
 def _draw_totals(partitions: Sequence[Mapping[str, Any]]) -> RenderableType:

@@ -134,7 +134,7 @@ def read_moves(group: str = "default") -> "pd.DataFrame":
 
 
 def _find_moments(epoch: "Epoch") -> Iterable[Moment]:
-    """Yield the workers that joined, left or lost all partitions in this epoch, at the time of the first move that followed."""
+    """Yield the workers that joined, left or lost all partitions in this epoch, at the time of the first such move."""
 
     def find_first(follows: "Callable[[Moved], bool]") -> float:
         return min((epoch.find_time(move) for move in epoch.moves if follows(move)), default=epoch.at)

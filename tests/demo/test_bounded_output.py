@@ -8,6 +8,7 @@ import pytest
 from rota.catalog import load
 from rota.coordination.records import Parked
 from rota.dataplane.delta.tables import PipelineTables
+from rota.dataplane.ports import ASSIGN
 from rota.ledger.values import Batch
 from tests.dataplane.landing_folders import open_files
 from tests.demo.small_group import Group, Run
@@ -35,7 +36,7 @@ def wide(group: Group, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tree.grow("wide", keys)
     ids = [f"wide:{key}" for key in keys]
     pipeline = load(root / "pipelines").pipelines["wide"]
-    open_files(pipeline).assign_offsets(ids)
+    open_files(pipeline).observe(ids, ASSIGN)
     main = PipelineTables.of(pipeline, "default", tree.meta().id).main
     claimed = main.claim(dict.fromkeys(ids, 1), dict.fromkeys(ids, 0))
     main.commit(claimed, Batch("c", "r", "w", "a", 1, dict.fromkeys(ids, (0, 1)), bad=dict.fromkeys(ids, 2)))
