@@ -6,7 +6,7 @@ error holds it.
 
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
@@ -147,15 +147,31 @@ def _find_meant(name: str, names: Sequence[str], there: Sequence[str]) -> list[s
 
 
 def expand(text: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Replaces every `${VAR}` in the text, in the process that uses it, so that no secret is sent elsewhere. Raises
-    ConfigError if a variable is not set."""
+    """Replaces every `${VAR}` in the text, in the process that uses it, so that no secret is sent elsewhere. The value is
+    that of the variable `VAR`, else the content of the file that `VAR_FILE` names, read at each call. Raises ConfigError if
+    neither is set."""
 
     def value(match: re.Match[str]) -> str:
-        if match[1] not in environ:
-            raise ConfigError(f"${{{match[1]}}} in {shown(text)} is not set. Set the environment variable {match[1]}")
-        return environ[match[1]]
+        name = match[1]
+        if name not in environ and not environ.get(f"{name}_FILE"):
+            raise ConfigError(
+                f"${{{name}}} in {shown(text)} is not set. Set the environment variable {name}, or {name}_FILE to the path "
+                f"of a file that holds the value"
+            )
+        return environ[name] if name in environ else secret(name, environ)
 
     return VARIABLE.sub(value, text)
+
+
+def explain_renewal(texts: Iterable[str], environ: Mapping[str, str] = os.environ) -> str:
+    """Returns the step that gives other values to the `${VAR}` of these texts; empty if there is none."""
+    names = sorted({name for text in texts for name in VARIABLE.findall(text)})
+    files = [environ[f"{name}_FILE"] for name in names if name not in environ and environ.get(f"{name}_FILE")]
+    fixed = [name for name in names if name in environ]
+    steps = [f"Write the valid value into {' and '.join(files)}: the next run reads it"] if files else []
+    if fixed:
+        steps.append(f"Set {' and '.join(fixed)} for Dagster's code server and its runs, and restart the code server")
+    return ". Or: ".join(steps)
 
 
 def resolve_place(text: str, schemes: Collection[str] = tuple(KINDS), environ: Mapping[str, str] = os.environ) -> str:

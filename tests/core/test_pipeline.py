@@ -152,6 +152,15 @@ def test_settings_say_which_variable_is_wrong() -> None:
         Settings.from_environment({"ROTA_SESSION_TIMEOUT": "200"})
 
 
+def test_a_variable_comes_from_the_file_that_is_named_for_it_unless_it_is_set(tmp_path: Path) -> None:
+    file = tmp_path / "word"
+    for word in ("first horse", "second horse"):  # a file that changes is read again
+        file.write_text(f"{word}\n")
+        assert expand("${A}/${B}", {"A_FILE": str(file), "B": "set", "B_FILE": "unread"}) == f"{word}/set"
+    with pytest.raises(ConfigError, match=r"A_FILE=.*cannot be read"):
+        expand("${A}", {"A_FILE": str(tmp_path / "none")})
+
+
 def test_variables_are_expanded_late_and_named_when_missing() -> None:
     assert expand("${A}/x", {"A": "/data"}) == "/data/x"
     with pytest.raises(ConfigError, match="Set the environment variable B"):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rota.errors import ConfigError, hide
 from rota.pipeline import Start, check_format, check_limits, check_start, name_columns
-from rota.settings import VARIABLE, expand
+from rota.settings import VARIABLE, expand, explain_renewal
 
 Format = Literal["csv", "json", "bytes"]
 Beside = Literal["key", "timestamp", "headers"]
@@ -98,6 +98,11 @@ class Kafka:
     def texts(self) -> tuple[str, ...]:
         """See `DeclaredSource.texts`."""
         return self.servers, self.topic, *map(str, self.options.values()), *map(str, self.client.values())
+
+    def explain_login(self) -> str:
+        """Return the step after the broker refused the login of `client`."""
+        login = [str(text) for name, text in self.client.items() if name.startswith("sasl.") or SECRET.match(name)]
+        return explain_renewal(login) or "Mend client= of kafka(...)"
 
     def read_client(self) -> dict[str, str]:
         """Return the settings of a client, filled in from the environment. Errors of this process hide the secrets."""

@@ -91,7 +91,12 @@ class KafkaSource:
         declared = cast(Kafka, pipeline.source)
         client = declared.read_client()
         group = client.pop("group.id", f"rota-{pipeline.name}")
-        return cls(declared, Topic(expand(declared.topic), client), group, join(context.location, "index"))
+        return cls(
+            declared,
+            Topic(expand(declared.topic), client, declared.explain_login()),
+            group,
+            join(context.location, "index"),
+        )
 
     # --- what is there
 
@@ -345,6 +350,10 @@ class KafkaSource:
         self.reading.update(ranges)
         try:
             yield Records(parsed, None if declared.format == "bytes" else self._explain_bad, identify=columns.keep_ids)
+        except Exception as error:
+            if refused := reading.REFUSED.search(str(error)):
+                raise self.topic.refuse_for(refused["why"], bool(refused["login"])) from None
+            raise
         finally:
             self.reading.clear()
 

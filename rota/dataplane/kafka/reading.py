@@ -5,7 +5,8 @@ Invariant: a share is ranges of offsets. The task reads each range to its end or
 beyond its last offset arrived, or when the consumer's position is at or beyond its end: there may be holes. Records of
 aborted transactions are left out. A record outside its range is dropped by its offset, before anything else of it is read.
 
-A task fails if nothing moves for `SILENCE` seconds: no record arrives, and the position of no partition changes.
+A task fails if nothing moves for `SILENCE` seconds: no record arrives, and the position of no partition changes. `REFUSED`
+finds the error of a task whose login, or right to the topic, the broker refused.
 A task holds about `ROOM` bytes of records at a time (keys and headers included), or one record, however many partitions its
 share has and however large the records are.
 
@@ -14,6 +15,7 @@ second for the answer to its last request.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import methodcaller
@@ -32,6 +34,7 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIME = pa.timestamp("us", "UTC")
 NO_TIME = -1  # the timestamp of a record whose producer gave none
 TIMES = range(-62_135_596_800_000, 253_402_300_800_000)  # ms since 1970 of the years 1 to 9999
+REFUSED = re.compile(r"^\s*ConnectionError: Kafka refused (?:(?P<login>the login)|access): (?P<why>.*)", re.M)
 UNREADABLE = (None, None)  # in place of headers of which a name is not UTF-8: a header always has a name
 
 _call_headers = methodcaller("headers")
@@ -55,6 +58,26 @@ def read_stamp(record: Any) -> int | None:
     """Return the time of a record in microseconds since 1970; None if it has none, or one outside the years 1 to 9999."""
     kind, stamp = record.timestamp()
     return stamp * 1000 if kind and stamp != NO_TIME and stamp in TIMES else None
+
+
+def is_refused(error: Any) -> bool:
+    """Return whether the broker refuses the login of this client, or its right to the topic."""
+    from confluent_kafka import KafkaError
+
+    rights = KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED
+    return is_login(error) or error.code() in rights
+
+
+def is_login(error: Any) -> bool:
+    """Return whether the broker refuses the login of this client: its password, token or certificate."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED)
+
+
+def refuse(error: Any, why: str) -> ConnectionError:
+    """Return the error of a task that `REFUSED` finds."""
+    return ConnectionError(f"Kafka refused {'the login' if is_login(error) else 'access'}: {why}")
 
 
 def weigh(records: Sequence[Any]) -> float:
@@ -150,7 +173,7 @@ def read(
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    said: list[object] = []
+    said: list[Any] = []
     progress = Progress(topic)
     consumer = Consumer(
         {
@@ -179,6 +202,8 @@ def read(
             came = consumer.consume(most, POLL)
             heard = max(progress.moved, time.monotonic() if came else heard)
             if time.monotonic() - heard > SILENCE:
+                if refused := [one for one in said if is_refused(one)]:
+                    raise refuse(refused[-1], refused[-1].str())
                 names = ", ".join(ids[n] for n in sorted(left))
                 raise ConnectionError(
                     f"Connection timed out: Kafka gave nothing of {names} for {SILENCE:g} s ({said[-1:] or 'silent'})"
@@ -202,11 +227,13 @@ def read(
                 elif one.topic() is None:  # of a broker or of the group: the reader needs neither
                     said.append(error)
                 else:
-                    raise ConnectionError(f"Connection reset: {ids[one.partition()]}: {error.str()}")
+                    why = f"{ids[one.partition()]}: {error.str()}"
+                    raise refuse(error, why) if is_refused(error) else ConnectionError(f"Connection reset: {why}")
             if done & left.keys():
                 consumer.pause([TopicPartition(topic, n) for n in done & left.keys()])
                 left = {n: end for n, end in left.items() if n not in done}
             if found:
+                said.clear()
                 most = max(1, min(AT_ONCE, 4 * most, int(ROOM * len(found) / max(1.0, weigh(found)))))
                 batch = make_batch(found, numbers, offsets, ids, beside)
                 batch = batch if absent else batch.filter(batch.column("value").is_valid())

@@ -7,7 +7,6 @@ same records. Nothing is written except the offsets of a consumer group, which r
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Late
@@ -17,6 +16,7 @@ from math import ceil
 from typing import Any
 
 from rota.dataplane.kafka import reading
+from rota.dataplane.kafka.declaration import SECRET
 from rota.errors import ConfigError, EnvironmentFailed
 
 PATIENCE = 10.0  # seconds
@@ -28,10 +28,11 @@ GLANCING = {  # settings of a consumer that reads only the first few records of 
 AFRESH = (
     "topic.metadata.refresh.interval.ms"  # by default 5 min: for so long a dead broker would be asked for the leaders
 )
+GRANT = "Grant this user the rights Describe and Read to the topic"
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id that a broker without ids of topics returns
 CUT = re.compile(r"log truncation detected.*broker end offset is (\d+)")
 BEYOND = "out of range"  # of an offset that the retention deleted: the log was not cut
-_clients: dict[tuple[tuple[str, str], ...], tuple[Any, deque[Any]]] = {}  # a client, and the last error of a connection
+_connections: dict[tuple[tuple[str, str], ...], "Connection"] = {}  # by the settings without the secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,26 @@ class Seen:
     led: frozenset[int]
 
 
+class Connection:
+    """A client with these settings, and its errors since the last answer. librdkafka reports a repeated error only every
+    30 s."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        """Raises: KafkaException, if the settings cannot be used."""
+        from confluent_kafka.admin import AdminClient
+
+        self.settings, self.errors = settings, list[Any]()
+        self.client = AdminClient({"log_level": 0, AFRESH: 2000, **settings, "error_cb": self.errors.append})
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """The topic `name`; `client` are librdkafka's settings, which may hold secrets."""
+    """The topic `name`; `client` are librdkafka's settings, which may hold secrets. `login` is the step after the broker
+    refused them."""
 
     name: str
     client: Mapping[str, str]
+    login: str = "See whether its login is valid"
 
     def __post_init__(self) -> None:
         try:
@@ -68,13 +83,14 @@ class Topic:
         """
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-        asked = self._admin().describe_topics(TopicCollection([self.name]), request_timeout=PATIENCE)
+        connection = self._connect()
+        asked = connection.client.describe_topics(TopicCollection([self.name]), request_timeout=PATIENCE)
         try:
-            found = self._wait(asked[self.name])
+            found = self._wait(connection, asked[self.name])
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
-            raise self._describe(error) from None
+            raise self._fail(connection, error) from None
         led = frozenset(one.id for one in found.partitions if one.leader is not None)
         id = str(found.topic_id)
         return Seen("" if id == NO_ID else id, tuple(sorted(one.id for one in found.partitions)), led)
@@ -128,7 +144,9 @@ class Topic:
 
         if not noted:
             return {}
+        said = list[Any]()
         settings = {"enable.partition.eof": True, "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 10}
+        settings |= {"error_cb": said.append}
         consumer = Consumer({"group.id": "rota", "log_level": 0, **self.client, **GLANCING, **settings})
         left, found, until = set(noted), dict[int, int](), time.monotonic() + PATIENCE
         try:
@@ -140,11 +158,17 @@ class Topic:
                         if cut := CUT.search(error.str()):
                             found[one.partition()] = int(cut[1])
                         elif BEYOND not in error.str():
-                            raise self._describe(KafkaException(error))
+                            raise EnvironmentFailed(
+                                f"{self.place}: {explain(KafkaException(error))}. It is tried again"
+                            )
+                    elif error and reading.is_refused(error):
+                        raise self.refuse(error)
                     elif error and error.code() != KafkaError._PARTITION_EOF:
                         continue  # of a broker: the consumer asks another
                     left.discard(one.partition())
                 if left and time.monotonic() > until:
+                    if refused := list(filter(reading.is_refused, said)):
+                        raise self.refuse(refused[-1])
                     raise EnvironmentFailed(
                         f"{self.place} did not state within {PATIENCE:g} s whether it lost records. See whether it is up"
                     )
@@ -194,13 +218,14 @@ class Topic:
         asked = {TopicPartition(self.name, n): which for n in partitions}
         if not asked:
             return {}
-        answers = self._admin().list_offsets(
+        connection = self._connect()
+        answers = connection.client.list_offsets(
             asked, isolation_level=level or IsolationLevel.READ_COMMITTED, request_timeout=PATIENCE
         )
         try:
-            return {place.partition: self._wait(one) for place, one in answers.items()}
+            return {place.partition: self._wait(connection, one) for place, one in answers.items()}
         except KafkaException as error:
-            raise self._describe(error) from None
+            raise self._fail(connection, error) from None
 
     def note_group(self, group: str, offsets: Mapping[int, int]) -> Callable[[], None]:
         """Set the offsets of a consumer group, so that Kafka's own tools report a lag. An error is ignored.
@@ -211,7 +236,8 @@ class Topic:
 
         places = [TopicPartition(self.name, n, offset) for n, offset in offsets.items()]
         try:
-            answers = self._admin().alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+            client = self._connect().client
+            answers = client.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
         except (KafkaException, ConfigError):
             return lambda: None
 
@@ -221,46 +247,55 @@ class Topic:
 
         return wait
 
-    def _admin(self) -> Any:
-        """Return the client of these settings. A process keeps one for each: a new one connects, and a run polls twice a
-        second."""
-        return self._connect()[0]
+    def _connect(self) -> Connection:
+        """Return the connection of these settings. A process keeps one for each: a new one connects, and a run polls twice a
+        second. A connection with other secrets takes the place of the former one."""
+        from confluent_kafka import KafkaException
 
-    def _connect(self) -> tuple[Any, deque[Any]]:
-        settings = tuple(sorted(self.client.items()))
-        if settings not in _clients:
-            from confluent_kafka import KafkaException
-            from confluent_kafka.admin import AdminClient
-
+        found = _connections.get(self._key)
+        if found is None or found.settings != self.client:
             try:
-                said = deque[Any](maxlen=1)
-                client = AdminClient({"log_level": 0, AFRESH: 2000, **self.client, "error_cb": said.append})
-                _clients[settings] = client, said
+                found = _connections[self._key] = Connection(self.client)
             except KafkaException as error:
                 raise ConfigError(f"The settings of {self.place} cannot be used: {explain(error)}") from None
-        return _clients[settings]
+        return found
 
-    def _wait(self, asked: "Future[Any]") -> Any:
+    @property
+    def _key(self) -> tuple[tuple[str, str], ...]:
+        return tuple(sorted(one for one in self.client.items() if not SECRET.match(one[0])))
+
+    def _wait(self, connection: Connection, asked: "Future[Any]") -> Any:
+        from confluent_kafka import KafkaError, KafkaException
+
         try:
             found = asked.result(PATIENCE + 1)
-            self._connect()[1].clear()
+            connection.errors.clear()
             return found
         except Late:
-            raise EnvironmentFailed(
-                f"{self.place} did not answer within {PATIENCE:g} s{self._name_connection()}. See whether it is up"
-            ) from None
+            late = KafkaError(KafkaError._TIMED_OUT, f"no answer within {PATIENCE:g} s")
+            raise self._fail(connection, KafkaException(late)) from None
 
-    def _name_connection(self) -> str:
-        """Why the last connection failed, if no request was answered since. librdkafka reports a repeated error only every
-        30 s."""
-        client, said = self._connect()
-        client.poll(0)
-        return f" ({said[-1].str()})" if said else ""
+    def _fail(self, connection: Connection, error: Exception) -> EnvironmentFailed:
+        """Return the error of a request. A connection that failed is dropped: the next one reads certificates again, and a
+        login that was refused is not repeated in the background."""
+        error.__traceback__ = None  # its frames hold the connection, and its future holds the error
+        connection.client.poll(0)
+        if connection.errors:
+            _connections.pop(self._key, None)
+        if refused := list(filter(reading.is_refused, (*connection.errors, error.args[0]))):
+            return self.refuse(refused[-1])
+        why = f" ({connection.errors[-1].str()})" if connection.errors else ""
+        return EnvironmentFailed(f"{self.place}: {explain(error)}{why}. See whether it is up; it is tried again")
 
-    def _describe(self, error: Exception) -> EnvironmentFailed:
+    def refuse(self, error: Any) -> EnvironmentFailed:
+        """Return the error of a login, or of a right to the topic, that the broker refuses."""
+        return self.refuse_for(error.str(), reading.is_login(error))
+
+    def refuse_for(self, why: str, login: bool) -> EnvironmentFailed:
+        """Return the error of a refused login, else of a refused right to the topic. Its fact `refused` ends a run."""
+        what, step = ("authentication failed", self.login) if login else ("access is denied", GRANT)
         return EnvironmentFailed(
-            f"{self.place}: {explain(error)}{self._name_connection()}. See whether it is up and lets this user in; it is "
-            f"tried again"
+            f"{self.place}: {what} ({why.rstrip('.')})", step=f"{step}. It is tried again", refused=True
         )
 
 

@@ -142,10 +142,16 @@ class Bisection:
                 yield from self._bisect({p: ranges[p] for p in half}, seconds)
 
     def _require_alive(self, result: RotaError) -> None:
-        """Raise an error that no bisection can explain: Spark is gone, or the error is none of a job's."""
-        if isinstance(result, DataError) or (isinstance(result, EnvironmentFailed) and failures.is_alive(self.spark)):
+        """Raise an error that no bisection can explain: Spark is gone, the source refuses this user, or the error is none of
+        a job's."""
+        if isinstance(result, DataError):
             return
-        raise result
+        if (
+            not isinstance(result, EnvironmentFailed)
+            or result.facts.get("refused")
+            or not failures.is_alive(self.spark)
+        ):
+            raise result
 
     def read_again(self, failed: FailedPartition, offset: int) -> WrittenFiles | FailedPartition:
         """Read the blamed offset alone once more, since `rota skip` would drop it.
