@@ -252,16 +252,16 @@ class Topic:
         second. A connection with other secrets takes the place of the former one."""
         from confluent_kafka import KafkaException
 
-        found = _connections.get(self._key)
+        found = _connections.get(self._settings_without_secrets)
         if found is None or found.settings != self.client:
             try:
-                found = _connections[self._key] = Connection(self.client)
+                found = _connections[self._settings_without_secrets] = Connection(self.client)
             except KafkaException as error:
                 raise ConfigError(f"The settings of {self.place} cannot be used: {explain(error)}") from None
         return found
 
     @property
-    def _key(self) -> tuple[tuple[str, str], ...]:
+    def _settings_without_secrets(self) -> tuple[tuple[str, str], ...]:
         return tuple(sorted(one for one in self.client.items() if not SECRET.match(one[0])))
 
     def _wait(self, connection: Connection, asked: "Future[Any]") -> Any:
@@ -281,7 +281,7 @@ class Topic:
         error.__traceback__ = None  # its frames hold the connection, and its future holds the error
         connection.client.poll(0)
         if connection.errors:
-            _connections.pop(self._key, None)
+            _connections.pop(self._settings_without_secrets, None)
         if refused := list(filter(reading.is_refused, (*connection.errors, error.args[0]))):
             return self.refuse(refused[-1])
         why = f" ({connection.errors[-1].str()})" if connection.errors else ""

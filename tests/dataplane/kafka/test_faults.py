@@ -17,8 +17,7 @@ from rota.errors import EnvironmentFailed
 from rota.ledger.ledger import Ledger
 from rota.run.consume import CommittedBatch
 from tests.dataplane.kafka.broker import Broker
-from tests.dataplane.kafka.topics import UNHURT, Worlds, count_damage, number
-from tests.dataplane.world import World
+from tests.dataplane.kafka.topics import UNHURT, Worlds, catch_up, count_damage, number
 from tests.waiting import wait_until
 
 MOMENTS: dict[str, tuple[Any, str, int]] = {
@@ -47,15 +46,6 @@ def strike_before(
         return real(*args, **more)
 
     return call
-
-
-def catch_up(world: World, *keys: str) -> bool:
-    """Whether runs read all that is new. A broker that comes back may refuse the first ones: Dagster launches others."""
-    try:
-        world.until_idle(*keys)
-    except EnvironmentFailed:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("how", ["kill", "freeze"])

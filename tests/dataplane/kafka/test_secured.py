@@ -27,7 +27,7 @@ from rota.errors import ConfigError, EnvironmentFailed
 from rota.run.consume import CommittedBatch, IdlePartition
 from rota.run.serve import Rest, RunLimits, serve
 from tests.dataplane.kafka.broker import Broker
-from tests.dataplane.kafka.topics import TEXT, UNHURT, commit, count_damage, number
+from tests.dataplane.kafka.topics import TEXT, UNHURT, catch_up, commit, count_damage, number
 from tests.dataplane.world import World
 from tests.waiting import LONG, wait_until
 
@@ -112,17 +112,8 @@ def world(
     secured.broker.produce(topic, 0, number(5))
     world = World(tmp_path, endpoint, secured.declare(topic), spark=spark)
     world.give("0", "1")
-    wait_until(lambda: commit_if_let(world))  # a right takes effect a moment after it was granted
+    wait_until(lambda: catch_up(world, "0", "1"))  # a right takes effect a moment after it was granted
     return world
-
-
-def commit_if_let(world: World) -> bool:
-    """Whether a run consumed all there is."""
-    try:
-        world.until_idle("0", "1")
-    except EnvironmentFailed:
-        return False
-    return True
 
 
 def test_no_secret_is_shown(world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -194,6 +185,6 @@ def test_a_right_that_is_revoked_parks_nothing_and_runs_continue_once_it_is_gran
         wait_until(lambda: not world.run("0", "1"))  # a right is lost a moment after it was revoked
     assert not world.tree.parked()
     secured.grant(topic, AclOperation.DESCRIBE, AclOperation.READ)
-    wait_until(lambda: commit_if_let(world))
+    wait_until(lambda: catch_up(world, "0", "1"))
     assert not world.tree.parked()
     assert count_damage(world, {"p:0": list(range(10)), "p:1": []}) == UNHURT

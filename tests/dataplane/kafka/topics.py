@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from rota.errors import EnvironmentFailed
 from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.kafka.broker import Broker
@@ -54,6 +55,15 @@ def commit(world: World, *keys: str) -> dict[str, CommittedBatch]:
 def commit_some(world: World, *keys: str) -> dict[str, CommittedBatch]:
     """A batch of those of these that have something."""
     return {e.partition: e for e in world.run(*keys) if isinstance(e, CommittedBatch)}
+
+
+def catch_up(world: World, *keys: str) -> bool:
+    """Whether runs consume all that is new. A broker that comes back may refuse the first ones: Dagster launches others."""
+    try:
+        world.until_idle(*keys)
+    except EnvironmentFailed:
+        return False
+    return True
 
 
 def read(world: World, *columns: str, table: str = "main") -> list[Any]:
