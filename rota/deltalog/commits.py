@@ -1,15 +1,15 @@
-"""The bytes of a commit: read into actions, folded into a table's state, compared with a draft, and written.
+"""The bytes of a commit: how to parse them, fold them into a state, compare them with a draft, and write them.
 
 Laws:
-1. The last commit that states the protocol, the columns or the settings of a table decides. If a commit sets a transaction
-   twice, delta-rs takes the first action, and so does this module.
+1. The protocol, columns and settings of a table are those in the last commit that states them. If a commit sets a
+   transaction twice, the first action counts, as in delta-rs.
 2. A commit that is empty, or ends within a line, is no commit: the disk lost the rest.
-3. A draft follows commits of other writers if they set no transaction that it sets, took no rows, neither removed nor named
-   a file that it removes, and changed neither columns nor settings. A draft that must be alone follows none.
+3. A draft follows commits of other writers if they set no transaction of the draft, removed no rows, neither added nor
+   removed a file that it removes, and changed neither columns nor settings. A draft with `alone` follows no commit.
 4. No two commits of this package have the same bytes: a writer that finds its bytes in the log has written them.
 5. A commit that moves rows between files repeats the table's `metaData`, unchanged. delta-rs 1.6.6 ignores removes with
-   `dataChange: false` when it looks for conflicts: its OPTIMIZE would add the moved rows again. After a `metaData` action it
-   refuses. Streaming readers ignore an unchanged one.
+   `dataChange: false` when it searches for conflicts: its OPTIMIZE would add the moved rows again. After a `metaData` action
+   its OPTIMIZE raises. Streaming readers ignore unchanged `metaData`.
 """
 
 import json
@@ -31,7 +31,7 @@ UNQUOTED = "/!$&'()*+,;=:@~"  # delta-rs leaves them as they are in a path
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table at one version, without its files. `transactions` is None if some of them may expire."""
+    """A table at one version, without its files. `transactions` is None if only delta-rs can look them up."""
 
     number: int
     protocol: Mapping[str, Any]
@@ -73,13 +73,13 @@ def list_actions(commit: bytes, kinds: tuple[str, ...] = STATE) -> Iterator[Acti
 
 
 def find_info(version: int, commit: bytes) -> dict[str, Any]:
-    """Return what the commit states about itself, with its number as `version`. Raises ValueError."""
+    """Return the `commitInfo` of the commit, with its number as `version`. Raises ValueError."""
     infos = (json.loads(line).get("commitInfo") for line in commit.split(b"\n") if b'"commitInfo"' in line)
     return {**next(filter(None, infos), {}), "version": version}
 
 
 def list_moved(commit: bytes) -> tuple[dict[str, int | None], frozenset[str]]:
-    """Return the files that the commit adds, with their rows as far as it states them, and the paths that it removes. Raises
+    """Return path -> rows of the files that the commit adds (None if not stated), and the paths that it removes. Raises
     ValueError."""
     adds: dict[str, int | None] = {}
     removes: list[str] = []
@@ -102,7 +102,7 @@ def list_transactions(actions: Iterable[Action]) -> dict[str, int]:
 
 
 def write_commit(draft: Draft[Any], metadata: Mapping[str, Any]) -> bytes:
-    """Return the draft as a commit in Delta's format. `metadata` is that of the table."""
+    """Return the draft as a commit in Delta's format. `metadata` is the table's."""
     now, change = int(time.time() * 1000), draft.changes
     mode = {"mode": "Append", "partitionBy": "[]"}
     about = {"timestamp": now, "operation": "WRITE", "operationParameters": mode, "txnId": str(uuid.uuid4())}
@@ -119,7 +119,7 @@ def write_commit(draft: Draft[Any], metadata: Mapping[str, Any]) -> bytes:
 
 
 def clashes(commit: bytes, draft: Draft[Any], metadata: Mapping[str, Any]) -> bool:
-    """Whether the draft, made for a table with this metadata, cannot follow another program's commit. Raises ValueError."""
+    """Return whether a draft for a table with this metadata must not follow another writer's commit. Raises ValueError."""
     return any(_clashes(kind, body, draft, metadata) for kind, body in list_actions(commit, (*STATE, "remove", "add")))
 
 

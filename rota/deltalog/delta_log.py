@@ -2,13 +2,13 @@
 
 Laws:
 1. A commit is a file of the next number. A second writer of that number reads the commit, and commits after it or raises
-   `Moved`. A commit goes behind a version that the log still has, unchanged: else its number could be one that was packed,
-   or one of a copy.
+   `Moved`. When a draft is committed, the log must still have its base version, unchanged. Otherwise the number could be
+   that of a packed commit, or of a commit of a copy.
 2. The cost of a commit does not grow with the commits before it.
 3. A log keeps the newest version that it opened. The next opening reads the commits since then. The kept version is dropped
    if its commit has another tag, if its protocol changed, and after any failure.
-4. An absent table is None. A failing store raises EnvironmentFailed. A location that delta-rs cannot open is refused in one
-   line: delta-rs finds no commits in a folder with `#` or `?` in its name.
+4. An absent table is None. A failing store raises EnvironmentFailed. A location that delta-rs cannot open (`TAKEN`) raises
+   ConfigError.
 """
 
 import logging
@@ -35,20 +35,20 @@ from rota.errors import ConfigError, EnvironmentFailed
 from rota.stores import describe_client, is_url
 
 log = logging.getLogger(__name__)
-TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and has no others
+TAKEN = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f\ud800-\udfff]")  # delta-rs decodes the first, and opens no others
 INTERVAL = "delta.checkpointInterval"
 OFTEN = (
     20  # commits between checkpoints in a bucket, where an opening takes a request for each commit after the last one
 )
 TAIL = 100  # commits between checkpoints if the table does not state it, and after which maintenance writes one
-LOOKS = 3  # at most, each after another log took the place of the one that was read
+LOOKS = 3  # tries of an opening; it is tried again if another log took the place of the one that was read
 T = TypeVar("T")
 
 
 class DeltaVersion:
     """The log at one version. See `rota.deltalog.port.Version`.
 
-    `tag` is that of its commit; empty if it was not compared.
+    `tag` is the tag of the version's commit; empty if the tag was not compared.
     """
 
     def __init__(self, log: "DeltaLog", state: State, tag: str, past: Past) -> None:
@@ -79,7 +79,7 @@ class DeltaVersion:
     def files(self) -> pa.Table:
         """See `Version.files`."""
         files = self._ask(lambda handle: pa.table(handle.get_add_actions(flatten=True)))
-        self.list_later()  # raises if the files are those of a copy that took the place of this log
+        self.list_later()  # raises if a copy took the place of this log
         return files
 
     def find_vectored(self, paths: Iterable[str]) -> set[str]:
@@ -124,7 +124,7 @@ class DeltaVersion:
                 self._keep_own(number, body, tag, draft.sets)
                 return
             other = self.log.read_commit(number)
-            if other == body:  # the answer to the first put was lost
+            if other == body:  # the reply to the first put was lost
                 return
             if draft.alone or clashes(other, draft, self.state.metadata):
                 raise Moved
@@ -146,7 +146,7 @@ class DeltaVersion:
         return later
 
     def _keep_own(self, number: int, body: bytes, tag: str, sets: Mapping[str, int]) -> None:
-        """Keep the version that the own commit made, if it follows this one. Write a checkpoint if one is due."""
+        """Keep the version of this commit if its number is the next one. Write a checkpoint if one is due."""
         known = self.state.transactions
         if number == self.number + 1:
             transactions = {**known, **sets} if known is not None else None
@@ -160,12 +160,12 @@ class DeltaVersion:
             log.warning("table=%s no_checkpoint=%s", self.log.location, describe_error(error))
 
     def follow(self, number: int) -> "DeltaVersion":
-        """Return the version of this number, from the commits since this one; its commit is not compared yet. Raises
+        """Return the version of this number, from the commits after this version. Its tag is not compared yet. Raises
         OSError, ValueError, KeyError, TypeError."""
         return DeltaVersion(self.log, self._past.follow(self.state, number), "", self._past)
 
     def _ask(self, what: Callable[[DeltaTable], T]) -> T:
-        """Return the answer of delta-rs about this version. Raises EnvironmentFailed."""
+        """Call `what` with a handle of delta-rs at this version, and return its result. Raises EnvironmentFailed."""
         with explain_errors(self.log.location, LOG):
             return self._past.ask(self.number, what)
 
@@ -173,7 +173,7 @@ class DeltaVersion:
 class DeltaLog(LogFiles):
     """The log of the table at `location`. See `rota.deltalog.port.Log`.
 
-    Keep one log for as long as you look at its table: the second opening of a log takes one request to a bucket.
+    Keep one object for all openings of a table: each opening after the first is one request to a bucket.
     """
 
     def __init__(self, location: str) -> None:
@@ -182,8 +182,7 @@ class DeltaLog(LogFiles):
         self._client: object = None
 
     def open(self) -> DeltaVersion | None:
-        """See `Log.open`. Returns the same version as before if no commit came. Raises ConfigError for a name that cannot
-        be."""
+        """See `Log.open`. Raises ConfigError if delta-rs cannot open the location."""
         self._check_name()
         with explain_errors(self.location, LOG):
             try:
@@ -206,14 +205,14 @@ class DeltaLog(LogFiles):
         return self._open_newest()
 
     def hold(self, version: DeltaVersion) -> DeltaVersion:
-        """Let the next opening begin at this version."""
+        """Keep this version for the next opening, and return it."""
         self._held, self._client = version, describe_client()
         return version
 
     def checkpoint(self) -> bool:
         """Write a checkpoint if `TAIL` commits came since the last one, and return whether there is a table.
 
-        The writer of a commit does this, unless it is killed or the table has another interval. Raises EnvironmentFailed.
+        Writers do this after commits, unless they are killed or the table has another interval. Raises EnvironmentFailed.
         """
         if (table := self.open()) is None:
             return False
@@ -229,7 +228,7 @@ class DeltaLog(LogFiles):
 
     def _open_newest(self) -> DeltaVersion:
         """Return the newest version. Raises EnvironmentFailed, and what delta-rs raises, also if there is no table."""
-        held, self._held = self._held, None  # after a failure none is held; another client may see another log
+        held, self._held = self._held, None  # after a failure none is kept; another client may see another log
         held = held if self._client == describe_client() else None
         for _ in range(LOOKS):
             tags, more = self.list_page(held.number - 1) if held else ({}, False)
@@ -248,7 +247,7 @@ class DeltaLog(LogFiles):
         )
 
     def _reach(self, held: DeltaVersion | None, number: int) -> DeltaVersion:
-        """Return the version of this number; a newer one if delta-rs described it."""
+        """Return the version of this number; a newer one if delta-rs reads its state."""
         if held and held.number == number:
             return held
         if held:

@@ -2,9 +2,9 @@
 
 Laws:
 1. If other programs would read a commit differently, the commit is refused. The error names what to change and where.
-2. A commit goes into tables with features that delta-rs writes, if they require nothing of rows. This package evaluates no
-   SQL. It refuses a CHECK constraint, an invariant, a NOT NULL column, a generated or identity column, and partition
-   columns. It refuses a feature that it does not know.
+2. A commit is possible if delta-rs writes each feature of the table, and no feature or setting restricts rows. This package
+   evaluates no SQL. It refuses a CHECK constraint, an invariant, a NOT NULL column, a generated or identity column, and
+   partition columns. It refuses unknown features.
 """
 
 import json
@@ -28,30 +28,30 @@ from rota.deltalog.port import Draft
 from rota.errors import EnvironmentFailed, ForeignTable
 
 MODE, VECTORS = "delta.columnMapping.mode", "deletionVectors"
-# Features with which delta-rs 1.6.6 adds files. Each changes how files are read, and nothing else that is read here.
+# Features of tables to which delta-rs 1.6.6 adds files. They change how files are read, but no log entry that is read here.
 WRITTEN = frozenset(
     {
         "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", VECTORS,
         "timestampNtz", "v2Checkpoint", "variantType", "variantType-preview",
     }
 )  # fmt: skip
-# Versions of writers. Versions up to LEGACY require only features that are listed above; NAMED lists its features.
+# Writer versions. Those up to LEGACY require only features that are listed above. With NAMED the protocol lists features.
 LEGACY, NAMED = 5, 7
 CONSTRAINT = "delta.constraints."  # settings of a table
-ASKED = {  # key in the metadata of a column -> what it is, and what to do
+ASKED = {  # key in the metadata of a column -> its meaning, and the next step
     "delta.invariants": ("an invariant on", OTHER_PATH),
     "delta.generationExpression": ("a generated column", OTHER_PATH),
     "delta.identity.start": ("an identity column", OTHER_PATH),
     "CURRENT_DEFAULT": ("a default value for", "Take it away there: ALTER TABLE ... ALTER COLUMN {} DROP DEFAULT"),
 }
-# Words of delta-rs 1.6.6. If a release changes one, the error is still EnvironmentFailed, without the next step. Without
-# `CHANGED` the run fails, and the next run succeeds.
+# Texts in errors of delta-rs 1.6.6. If a release changes UNREAD, EnvironmentFailed has another next step. If it changes
+# CHANGED, the run fails, and the next run succeeds.
 UNREAD = ("Unsupported", "a catalog-managed table")  # delta-rs does not read a feature
 CHANGED = "Metadata changed"  # another writer added columns meanwhile
 
 
 def is_read(protocol: Mapping[str, Any]) -> bool:
-    """Return whether the log of such a table is read here; delta-rs reads the files and writes the checkpoints."""
+    """Return whether this package reads the log of a table with this protocol. delta-rs reads the files."""
     return protocol["minReaderVersion"] <= 3 and WRITTEN.issuperset(protocol.get("readerFeatures") or ())
 
 
@@ -59,7 +59,7 @@ def check_writable(location: str, state: State, draft: Draft[Any], vectored: Col
     """Raise if the draft must not be committed to this table.
 
     Args:
-        vectored: those of the removed files with rows that another program deleted in place. They must stay.
+        vectored: the removed files that have a deletion vector. Such files must stay.
 
     Raises: as `check_table`; EnvironmentFailed if rows must not be removed.
     """
@@ -77,11 +77,11 @@ def check_writable(location: str, state: State, draft: Draft[Any], vectored: Col
 
 
 def check_table(location: str, state: State) -> None:
-    """Raise if the table requires of a writer what this package does not do.
+    """Raise if the table requires something of writers that this package does not do.
 
     Raises:
         ForeignTable: columns have other names in files than in the table.
-        EnvironmentFailed: a feature that this package does not write, or one that rows would have to obey.
+        EnvironmentFailed: a feature that this package does not write, or that restricts rows.
     """
     if why := _explain_mapping(location, state):
         raise ForeignTable(f"{why}. Nothing was written")
@@ -97,7 +97,7 @@ def check_table(location: str, state: State) -> None:
 
 
 def _list_asked(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what the settings of a table require of its rows, and what to do."""
+    """Yield each restriction of rows in the settings of a table, and the next step."""
     for setting in metadata["configuration"]:
         if setting.startswith(CONSTRAINT):
             name = setting.removeprefix(CONSTRAINT)
@@ -108,12 +108,12 @@ def _list_asked(metadata: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=64)
 def _list_asked_columns(schema: str) -> tuple[tuple[str, str], ...]:
-    """Return what the columns of a table require of its rows, and what to do."""
+    """Return each restriction of rows in the columns of a table, and the next step."""
     return tuple(_walk("", json.loads(schema)))
 
 
 def _walk(name: str, kind: Any) -> Iterator[tuple[str, str]]:
-    """Walk through a type of Delta, as parsed from JSON."""
+    """Yield the restrictions in a type of Delta, which was parsed from JSON, and below it."""
     if not isinstance(kind, dict):
         return
     for field in kind.get("fields", ()):
@@ -147,7 +147,7 @@ def find_vectored(handle: DeltaTable, paths: Iterable[str]) -> set[str]:
 
 
 def count_rows(handle: DeltaTable, protocol: Mapping[str, Any]) -> dict[str, int | None]:
-    """Return path -> rows of each file of this version, without rows that were deleted in place; None where the log does not
+    """Return path -> rows of each file of this version, without rows that were deleted in place; None if the log does not
     state them."""
     files = pa.table(handle.get_add_actions(flatten=True))
     counts = files["num_records"] if "num_records" in files.column_names else pa.nulls(files.num_rows)
@@ -171,7 +171,7 @@ def _explain_mapping(location: str, state: State) -> str:
 
 
 def add_columns(handle: DeltaTable, protocol: Mapping[str, Any], columns: str) -> None:
-    """Add columns by delta-rs. It overlooks a `timestamp_ntz` inside a map, and then refuses without the feature."""
+    """Add columns by delta-rs, and first the feature for `timestamp_ntz`, which delta-rs overlooks inside a map."""
     known = protocol.get("writerFeatures") or ()
     if "timestampNtz" not in known and '"timestamp_ntz"' in columns:
         handle.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
@@ -181,8 +181,8 @@ def add_columns(handle: DeltaTable, protocol: Mapping[str, Any], columns: str) -
 def make_first_commit(schema: str, configuration: Mapping[str, str | None]) -> bytes:
     """Return the commit that creates a table, by delta-rs in a scratch folder.
 
-    delta-rs 1.6.6 must not create it in place: if another process is first, its create goes in as version 1, and the table
-    gets another id.
+    delta-rs 1.6.6 must not create the table in place: if another process is first, delta-rs commits the second create as
+    version 1, and so gives the table another id.
     """
     with tempfile.TemporaryDirectory(prefix=f"{WRITER}-table-") as scratch:
         DeltaTable.create(scratch, Schema.from_json(schema), configuration=dict(configuration))
@@ -192,7 +192,7 @@ def make_first_commit(schema: str, configuration: Mapping[str, str | None]) -> b
 
 
 def describe_handle(handle: DeltaTable) -> State:
-    """Return the state of a table by delta-rs. Its transactions are asked for one by one."""
+    """Return the state of a table as delta-rs reads it. `transactions` is None."""
     meta, stated = handle.metadata(), handle.protocol()
     protocol = {
         "minReaderVersion": stated.min_reader_version, "readerFeatures": stated.reader_features,
@@ -208,7 +208,7 @@ def describe_handle(handle: DeltaTable) -> State:
 
 @contextmanager
 def explain_errors(location: str, log: str) -> Iterator[None]:
-    """Raise EnvironmentFailed, with the reason, if the table cannot be read."""
+    """Raise EnvironmentFailed, with the reason and the next step, if the body raises OSError or DeltaError."""
     try:
         yield
     except OSError as error:

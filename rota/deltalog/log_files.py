@@ -1,11 +1,11 @@
 """The files of a Delta log, on a disk or in a bucket: commits, checkpoints and packs.
 
 Laws:
-1. A commit is put where no file is: the first writer of a number has it, and no writer replaces it.
-2. The state of a version is what a checkpoint at or below it and the commits after that checkpoint state. delta-rs describes
-   a log that has another shape: a checkpoint of another kind, removed commits, transactions that may expire.
-3. Neither a commit nor a look for newer commits lists the folder: on a disk a listing reads all names. Only a search for a
-   checkpoint that `_last_checkpoint` does not name lists it.
+1. A commit is only written under a name that no file has: the first writer of a number wins, and no writer replaces it.
+2. The state of a version is read from a checkpoint at or below the version and the commits after that checkpoint. If a log
+   has another kind of checkpoint, removed commits, or transactions that may expire, delta-rs reads its state.
+3. Neither a commit nor a poll for newer commits lists the folder, because a listing on a disk reads all names. Only a search
+   for a checkpoint that `_last_checkpoint` does not name lists the folder.
 """
 
 import json
@@ -32,12 +32,12 @@ LOG = "_delta_log"
 HINT = f"{LOG}/_last_checkpoint"
 COMMIT = re.compile(r"(?:.*/)?(\d{20})\.json")
 CHECKPOINT = re.compile(r"(?:.*/)?(\d{20})\.checkpoint\.(?:(\d{10})\.(\d{10})\.|(.+)\.)?parquet")
-MAX_TAIL = 1_000  # commits after the checkpoint that `_last_checkpoint` names, above which a newer one is looked for
+MAX_TAIL = 1_000  # commits after the checkpoint of `_last_checkpoint`; if there are more, a newer one is searched for
 UNKNOWN = (OSError, ValueError, KeyError, TypeError, pa.ArrowException)
 
 
 class LogFiles:
-    """The files below `location`, which is a path, or a URL of a store that delta-rs can open."""
+    """The files below `location`: a path, or a URL of a store that delta-rs can open."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -70,7 +70,7 @@ class LogFiles:
         self.delete([_name(version)])
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete those files of the log that are there. Raises OSError."""
+        """Delete those of these files that exist. Raises OSError."""
         delete(self.location, paths)
 
     def read_info(self, version: int) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class LogFiles:
             ) from error
 
     def read_actions(self, version: int) -> Iterator[Action]:
-        """See `Log.read_actions`. Raises ValueError, too."""
+        """See `Log.read_actions`. Also raises ValueError."""
         try:
             lines = self.read_commit(version).split(b"\n")
         except OSError as error:
@@ -97,12 +97,11 @@ class LogFiles:
             yield from json.loads(line).items() if line else ()
 
     def list_page(self, after: int) -> tuple[dict[int, str], bool]:
-        """Look for the commits after this version.
+        """Return version -> tag of the first commits after this version, and whether there may be more.
 
-        A bucket takes one request. A disk takes one stat for each commit and one for the next name.
+        In a bucket this is one request. On a disk it is one stat for each commit and one for the next name. A tag is the
+        ETag in a bucket; inode, time and size on a disk.
 
-        Returns: version -> tag of the first commits, and whether there may be more. A tag is the ETag in a bucket; inode,
-            time and size on a disk.
         Raises: EnvironmentFailed.
         """
         try:
@@ -136,12 +135,12 @@ class LogFiles:
     def has_hole(self, version: int, later: Collection[int] = ()) -> bool:
         """Return whether a commit is missing.
 
-        On a disk the method also finds that the next commit is missing, if the gap is at most as wide as the number of
-        commits behind it. A commit that came meanwhile is no hole: commits come in order.
+        On a disk the method also detects a gap right after `version`, if at least as many commits follow the gap as are
+        missing. A commit that another writer adds meanwhile is no hole.
 
         Args:
             version: the last commit to check.
-            later: the first commits that a list found; the check begins at the lowest of them.
+            later: commits that a list found; the check begins at the lowest.
         """
         gone = [number for number in range(min(later, default=version), version) if number not in later]
         behind = (f"{self.location}/{_name(version + 2**k)}" for k in range(1, 16))
@@ -152,7 +151,7 @@ class LogFiles:
     # --- state and checkpoints
 
     def read_state(self, version: int) -> State:
-        """Return the state of this version; of the newest one if delta-rs describes it. Raises what delta-rs raises."""
+        """Return the state of this version; of the newest version if delta-rs reads it. Raises what delta-rs raises."""
         try:
             if self.has_hole(version):
                 raise ValueError("a commit is missing")
@@ -161,7 +160,7 @@ class LogFiles:
             return features.describe_handle(self.load())
 
     def _read_state(self, version: int) -> State:
-        """Read from the checkpoint that the log names if that is near, else from the newest. Raises UNKNOWN."""
+        """Read from the checkpoint of `_last_checkpoint` if it is near, else from the newest. Raises errors of `UNKNOWN`."""
         hint = self._read_hint()
         base, parts = hint.get("version", -1), hint.get("parts")
         names = [f".{n + 1:010}.{parts:010}" for n in range(parts)] if parts else [""]
@@ -169,7 +168,7 @@ class LogFiles:
         if max(0, version - MAX_TAIL) <= base <= version:
             with suppress(FileNotFoundError):
                 return self._read_on(base, paths, version)
-        there = self.list_checkpoints()  # without one the log is read from its start
+        there = self.list_checkpoints()  # without a checkpoint the log is read from its start
         base = max((one for one in there if one <= version), default=-1)
         return self._read_on(base, there.get(base, []), version)
 
@@ -181,7 +180,7 @@ class LogFiles:
         return state
 
     def read_checkpoint(self, parts: list[str]) -> Iterator[Action]:
-        """Return what the parts of a checkpoint state, without the files of the table. Raises OSError, ValueError,
+        """Return the actions in the parts of a checkpoint, without the files of the table. Raises OSError, ValueError,
         ArrowException."""
         for part in parts:
             with self.store.open_input_file(part) as file:
@@ -201,8 +200,8 @@ class LogFiles:
     def list_superseded(self, newest: int, before: float) -> Iterator[str]:
         """Yield the paths of checkpoints that no reader needs, below the location.
 
-        The log has all commits, so a checkpoint only saves reading them. The `newest` newest checkpoints stay. An older one
-        is superseded if the next one was written before the time `before`. A checkpoint may have several parts.
+        The log has all commits, so a checkpoint only saves reading them. The `newest` newest checkpoints stay. An older
+        checkpoint is superseded if the next one was written before the time `before`.
         """
         first = self.store.get_file_info([_name(0), packs.name_pack(0)])
         if all(one.type != fs.FileType.File for one in first):
@@ -239,7 +238,7 @@ def _name(version: int) -> str:
 def _stat_commits(folder: str, after: int) -> dict[int, str]:
     """Return version -> tag of the commits after this one, up to the first that is missing.
 
-    The folder is listed only if all commits are asked for and the first is missing. Raises OSError.
+    The folder is listed only if `after` is negative and commit 0 is missing. Raises OSError.
     """
     found: dict[int, str] = {}
     with suppress(FileNotFoundError, NotADirectoryError):

@@ -1,6 +1,6 @@
-"""The name of the program that uses this package, as commits and errors state it, and the next steps of errors.
+"""The name of the program that uses this package, as commits and errors state it, and the next steps in errors.
 
-The other modules of the package name neither the engine nor its commands. `tests/core/test_architecture.py` checks it.
+No other module of the package names the engine or its commands. `tests/core/test_architecture.py` checks this rule.
 """
 
 WRITER = "rota"  # in `engineInfo` of each commit, and in errors

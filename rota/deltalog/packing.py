@@ -1,15 +1,15 @@
 """Packs old commits of a log. Nothing else in rota shortens a log.
 
 Laws:
-1. No commit is lost: a commit is deleted once the pack was read back and has it byte for byte. The commits of the packs,
-   written back into the log's folder, are the log as it was.
-2. No transaction is lost: commits are deleted only if each of the two newest checkpoints has, for every transaction that a
-   commit up to it set, the number that was set last. Otherwise nothing is deleted, and an error names the transaction.
-3. A commit that a run or a reader may have open stays: each commit behind the older of these checkpoints, each of the last
-   day, and each behind the newest checkpoint from before that day, where time travel within the day begins.
+1. No commit is lost: a commit is deleted only after its pack was read back and contains it byte for byte. Writing the packed
+   commits back into the log's folder restores the log.
+2. No transaction is lost. Commits are deleted only if each of the two newest checkpoints has the last number of every
+   transaction that was set up to that checkpoint. Otherwise nothing is deleted, and an error names the transaction.
+3. A commit that a run or a reader may have open stays: each from the older of these checkpoints on, each of the last day,
+   and each after the newest checkpoint from before that day, because time travel within the day reads them.
 4. Packs follow each other from version 0. A log that another program shortened is left as it is.
 
-A packing process may end at any point, and two may run at once: each does what is left to do.
+A packing process may end at any point, and two may run at once: each continues with what is not packed or deleted yet.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def pack(log: DeltaLog, before: float, most: int = 20 * packs.PACKED) -> int:
 
     Args:
         before: only commits that were written before this time, in seconds since 1970.
-        most: upper bound of the commits.
+        most: upper bound of the number of commits to pack.
 
     Returns: how many commits were deleted from the log's folder.
     Raises: EnvironmentFailed.
@@ -83,8 +83,8 @@ def _list_wanted(made: list[int], old: set[int]) -> list[int]:
 
 
 def check_transactions(log: DeltaLog, commits: Mapping[int, float], checkpoints: Mapping[int, list[str]]) -> None:
-    """Check law 2 for the commits in the log's folder. For packed ones an earlier call has compared the older checkpoint.
-    Raises EnvironmentFailed."""
+    """Raise EnvironmentFailed if law 2 fails for the commits in the log's folder. Packed commits are not read: an earlier
+    call checked them."""
     numbers: dict[str, int] = {}
     behind = -1
     for checkpoint in sorted(checkpoints):

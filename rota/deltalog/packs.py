@@ -1,8 +1,8 @@
 """Old commits of a log in packs: many commits in one Parquet file beside the log, byte for byte, so that the log's folder
 stays small.
 
-Law: pack n holds all versions from n * PACKED to before (n + 1) * PACKED. It is published as a whole and never changes under
-its name. It is read if the log no longer has the commit.
+Law: pack n holds the versions [n * PACKED, (n + 1) * PACKED). A pack is published as a whole and never changes under its
+name. A commit is read from its pack if the log's folder no longer has the commit.
 """
 
 import uuid
@@ -31,7 +31,7 @@ def read_packed(known: dict[PackKey, Pack], store: fs.FileSystem, version: int) 
     """Return the commit of this version.
 
     Args:
-        known: packs that were read before. The pack of this version is added; of more than `MAX_PACKS` the oldest goes.
+        known: packs that were read before. The call adds the pack of this version, and drops the oldest above `MAX_PACKS`.
 
     Raises: FileNotFoundError if no pack has the commit, OSError, ArrowException.
     """
@@ -55,7 +55,7 @@ def read_pack(store: fs.FileSystem, path: str) -> Pack:
 
 
 def write_pack(store: fs.FileSystem, number: int, commits: Iterable[bytes]) -> None:
-    """Publish the pack. It replaces one with the same commits. Raises OSError, ArrowException."""
+    """Publish the pack. An earlier pack with the same commits is replaced. Raises OSError, ArrowException."""
     versions = range(number * PACKED, (number + 1) * PACKED)
     store.create_dir(FOLDER)
     path = f"{FOLDER}/{uuid.uuid4().hex}.tmp"

@@ -1,9 +1,9 @@
-"""How Parquet files are written: the only module of rota that writes them.
+"""Writes Parquet files. No other module of rota does.
 
-The functions need pyarrow alone, so Spark's tasks get this module by value.
+The functions need pyarrow alone, so that Spark's tasks can get this module by value.
 
-Law: statistics are given only if Parquet's order is the reader's and JSON has the value: whole numbers, dates of the years 1
-to 9999, short strings. Readers can still read a column without statistics.
+Law: only values that Parquet and readers order alike, and that JSON can represent, have statistics: whole numbers, dates of
+the years 1 to 9999, short strings. Readers can read a column without statistics.
 """
 
 import json
@@ -90,8 +90,8 @@ def _columns(footer: Any) -> Iterator[tuple[str, list[Any]]]:
 
 
 def _bounds(groups: list[Any]) -> list[tuple[Any, Any]]:
-    """Return the least and greatest value of each row group; none if Python has no such value: a date of the year 10000
-    or 0, or text that is not UTF-8."""
+    """Return the least and greatest value of each row group; empty if Python cannot represent one: a date of the year
+    10000 or 0, or text that is not UTF-8."""
     try:
         return [(s.min, s.max) for s in groups if s.has_min_max]
     except (OverflowError, ValueError, pa.ArrowException):

@@ -1,8 +1,8 @@
-"""What one holder of a log has read of its commits, and a handle of delta-rs.
+"""The cache of one `DeltaLog`: infos and moves of commits that were read, and a handle of delta-rs.
 
 Laws:
-1. A commit never changes under its number: what it states about itself is read once.
-2. delta-rs is asked for the files of a version, and for nothing else. Only one thread at a time uses the handle.
+1. A commit never changes under its number, so its info is read once.
+2. delta-rs reads only what this package does not, such as the files of a version. One thread at a time uses the handle.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,19 +18,19 @@ from rota.deltalog.log_files import LogFiles
 from rota.deltalog.port import Move
 from rota.stores import do_each
 
-MAX_INFOS = 600  # commits of which a holder keeps what they state: more than a check reads back
-MAX_MOVES = 16  # commits of other programs of which a holder keeps what they moved
+MAX_INFOS = 600  # infos in the cache: more than a check reads
+MAX_MOVES = 16  # moves in the cache
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class Past:
-    """The commits of a log, as far as they were read.
+    """The commits of a log that were read.
 
     Attributes:
-        infos: version -> what the commit states about itself.
-        moves: version -> what the commit moved.
-        handle: a handle of delta-rs at a version that was asked for; None while a thread uses it.
+        infos: version -> info, see `Log.read_info`.
+        moves: version -> move of a commit of another program.
+        handle: a handle of delta-rs at the last version that a call named; None while a thread uses it.
     """
 
     files: LogFiles
@@ -43,7 +43,7 @@ class Past:
         return do_each(self.files.location, self._read_info, versions)
 
     def follow(self, state: State, version: int) -> State:
-        """Return the state of this version, from that of an older one. Raises OSError, ValueError, KeyError, TypeError."""
+        """Return the state of this version, from an older state. Raises OSError, ValueError, KeyError, TypeError."""
         numbers = range(state.number + 1, version + 1)
         commits = list(do_each(self.files.location, self.files.read_commit, numbers))
         found = fold(version, map(list_actions, commits), state)
@@ -54,8 +54,8 @@ class Past:
         return found
 
     def ask(self, version: int, what: Callable[[DeltaTable], T]) -> T:
-        """Return the answer of a handle at this version. Raises what delta-rs raises."""
-        kept, self.handle = self.handle, None  # another thread makes its own
+        """Call `what` with a handle at this version, and return its result. Raises what delta-rs raises."""
+        kept, self.handle = self.handle, None  # meanwhile another thread loads a handle
         if kept is not None and kept.version() < version:
             try:
                 kept.update_incremental()
@@ -67,7 +67,7 @@ class Past:
         except DeltaError:
             if mine is not kept:
                 raise
-            mine = self.files.load(version)  # its checkpoint was deleted since; the table has another
+            mine = self.files.load(version)  # the checkpoint of the handle was deleted; the table has a newer one
             answer = what(mine)
         self.handle = kept if kept is not None and kept.version() > version else mine
         return answer
@@ -82,14 +82,14 @@ class Past:
             except DeltaError:
                 if version - 1 in self.files.list_page(version - 2)[0]:
                     raise
-                before = None  # the commit before is packed, or another program shortened the log
+                before = None  # the previous commit is packed, or another program shortened the log
             while len(self.moves) >= MAX_MOVES:
                 self.moves.pop(min(self.moves), None)
             self.moves[version] = Move(adds, removes, before)
         return self.moves[version]
 
     def keep(self, info: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Keep what a commit states about itself, unless it is empty, and return it."""
+        """Keep the info of a commit, unless it is empty, and return it."""
         if info:
             self.infos[info["version"]] = info
         if len(self.infos) > MAX_INFOS:

@@ -1,7 +1,7 @@
-"""What a caller asks of a log. `DeltaLog` is one; the simulator has one in memory. Both pass `LogSuite` of the tests.
+"""The interface of a log. `DeltaLog` and the simulator's log in memory implement it; both pass `LogSuite` of the tests.
 
 A log is a sequence of numbered versions. One commit makes each version. A commit sets transactions (a name and a number),
-adds and removes files, and carries text about itself.
+adds and removes files, and has a `commitInfo`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,27 +22,27 @@ class AddedFile(Protocol):
 
     @property
     def path(self) -> str:
-        """Its path below the table's location."""
+        """The path below the table's location."""
         ...
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """The size in bytes."""
         ...
 
     @property
     def rows(self) -> int:
-        """Its rows."""
+        """The number of rows."""
         ...
 
     @property
     def modified(self) -> int:
-        """When it was written, in ms since 1970."""
+        """The time of writing, in ms since 1970."""
         ...
 
     @property
     def statistics(self) -> str:
-        """JSON, as Delta states statistics."""
+        """The statistics as JSON, as Delta states them."""
         ...
 
 
@@ -50,18 +50,18 @@ class AddedFile(Protocol):
 class Draft(Generic[T]):
     """A commit to be made on the version `base`.
 
-    A draft compares: since `base` no commit set a transaction of `sets`, removed or named a file of `removes`, took rows
+    A draft compares: since `base` no commit set a transaction of `sets`, added or removed a file of `removes`, removed rows
     from the table, or changed the columns.
 
     Attributes:
-        said: text that the commit carries about itself.
+        said: keys and texts of the `commitInfo`.
         removes: path -> bytes.
         alone: the draft also requires that no other commit followed `base`.
         changes: rows come or go; False if rows only move between files.
-        columns: JSON of columns to add. A draft with `columns` does nothing else.
-        commit: the id by which the commit is found if its answer is lost; the log's entry is the answer then. A draft
-            without an id is made again until nothing is left to do.
-        result: the answer once a draft without an id is in the log.
+        columns: JSON of columns to add. Such a draft does nothing else.
+        commit: the id by which the caller finds the commit in the log if the reply is lost, and the caller's result is the
+            log's entry. The caller makes a draft without an id again until nothing is left to do.
+        result: the caller's result once a draft without an id is in the log.
     """
 
     base: "Version"
@@ -80,12 +80,12 @@ class Draft(Generic[T]):
 class Move:
     """A commit that states that it only moved rows between files (`dataChange: false`).
 
-    Paths are as they are in the table's folder. Row counts are None if the log does not state them. They exclude rows that
-    were deleted in place.
+    Paths are as they are in the table's folder. Row counts exclude rows that were deleted in place. A count is None if the
+    log does not state it.
 
     Attributes:
         adds: path -> rows.
-        before: path -> rows, of each touched file that the table had before the commit; None if the log no longer states it.
+        before: path -> rows, of the added or removed files that the table already had; None if the log lost that version.
     """
 
     adds: Mapping[str, int | None]
@@ -94,7 +94,7 @@ class Move:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the table has as many rows as before, and each removed file was in it."""
+        """Whether the table has as many rows as before, and had each removed file."""
         if self.before is None or not self.removes <= self.before.keys():
             return False
         was, now = [*self.before.values()], [*self.adds.values()]
@@ -104,7 +104,7 @@ class Move:
 class Version(Protocol):
     """A log at one version.
 
-    Invariant: its answers never change, whatever is written after it.
+    Invariant: the results never change, whatever commits follow.
     """
 
     @property
@@ -114,7 +114,7 @@ class Version(Protocol):
 
     @property
     def number(self) -> int:
-        """Its number."""
+        """The number of the version."""
         ...
 
     @property
@@ -128,34 +128,34 @@ class Version(Protocol):
         ...
 
     def transaction(self, name: str) -> int | None:
-        """Return the number that was set last; None if none was set. The first call reads all transactions."""
+        """Return the number of the transaction; None if no commit set it. The first call reads all transactions."""
         ...
 
     def read_infos(self, versions: Iterable[int]) -> Iterator[Mapping[str, Any]]:
-        """Return what `Log.read_info` returns for each of these versions, in order. None of them is after this version. A
+        """Return what `Log.read_info` returns for each of these versions, in order. No version may be after this one. Each
         commit is read once."""
         ...
 
     def files(self) -> pa.Table:
         """Return the files that readers see: `path`, `size_bytes`, `modification_time`, `num_records`, and `min.<column>`,
-        `max.<column>` where they are known."""
+        `max.<column>` if known."""
         ...
 
     def find_vectored(self, paths: Iterable[str]) -> set[str]:
-        """Return those of these files that have rows which another program deleted in place. Such a file must not be
-        removed."""
+        """Return those of these files that have a deletion vector: another program deleted rows in place. Such a file must
+        not be removed."""
         ...
 
     def read_move(self, version: int) -> Move:
-        """Return what the commit of `version` did. The commit states that it changed no row, and is not after this version.
+        """Return the move of the commit of `version`, which states that it changed no row and is not after this version.
 
         Raises: EnvironmentFailed.
         """
         ...
 
     def check_writable(self) -> None:
-        """Raise ForeignTable or EnvironmentFailed, with the next step, if the table requires of a writer what this package
-        does not do."""
+        """Raise ForeignTable or EnvironmentFailed, with the next step, if the table requires something of writers that this
+        package does not do."""
         ...
 
     def append(self, draft: Draft[Any]) -> None:
@@ -177,12 +177,12 @@ class Log(Protocol):
 
     @property
     def location(self) -> str:
-        """Where the table is."""
+        """The path or URL of the table."""
         ...
 
     def open(self) -> Version | None:
-        """Return the newest version; None if there is no table. The version equals the one that was opened before if no
-        commit came since."""
+        """Return the newest version; None if there is no table. If no commit came since the last call, return the same
+        version."""
         ...
 
     def create(self, schema: str, settings: Mapping[str, str | None] | None = None) -> Version:
@@ -190,10 +190,10 @@ class Log(Protocol):
         ...
 
     def read_info(self, version: int) -> Mapping[str, Any]:
-        """Return what the commit of this version states about itself, with its number as `version`; empty if there is no
+        """Return the info of this version: the `commitInfo` of its commit, and its number as `version`. Empty if there is no
         such commit."""
         ...
 
     def read_actions(self, version: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Return what the commit of this version did: `add`, `remove`, `txn`, ... with its fields as Delta names them."""
+        """Return the actions of the commit of this version: `add`, `remove`, `txn`, ... each with its fields as in Delta."""
         ...

@@ -1,1 +1,1 @@
-"""The laws of a table: exactly once, in order, by one owner, whatever other programs do to it."""
+"""Commits rows to a table exactly once, in order, by one owner, also if other programs change the table."""

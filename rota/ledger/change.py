@@ -1,8 +1,8 @@
-"""The one loop around a commit: how a change is tried again, and how a lost answer is found.
+"""Commits a change of a table: retries after a lost race, and finds out whether a commit without a reply succeeded.
 
-Law: a change goes in exactly once or not at all, whatever answer is lost. A change that lost a race is drafted anew on the
-newest version. A commit with an id is in if the log has the id, whatever its call returned. A commit without an id is made
-anew until there is nothing left to do.
+Law: a change is committed exactly once or not at all, even if replies are lost. A change that lost a race is drafted again
+on the newest version. A commit with an id succeeded if the log has the id, whatever the call returned. A draft without id
+and result is made again until `make` returns no draft.
 """
 
 from collections.abc import Callable
@@ -19,9 +19,9 @@ TRIES = 100
 
 
 def commit_change(log: Log, make: Callable[[int], Draft[T] | T]) -> T:
-    """Commit what `make(tries so far)` drafts.
+    """Commit the draft that `make` returns. Its argument is the number of earlier tries.
 
-    Returns: what `make` returns instead of a draft; the draft's result; or the entry of the draft's id.
+    Returns: for a draft with an id, the entry of the commit; else the draft's result, or what `make` returns instead.
     Raises: EnvironmentFailed, and what `make` raises.
     """
     since: int | None = None
@@ -33,7 +33,7 @@ def commit_change(log: Log, make: Callable[[int], Draft[T] | T]) -> T:
         moved, error = _append(draft)
         if draft.commit:
             if entry := find_commit(log, draft.commit, since):
-                return entry  # type: ignore[return-value]  # a draft with an id is asked for its entry
+                return entry  # type: ignore[return-value]  # T is LogEntry for a draft with an id
             if not (moved or error):
                 error = EnvironmentFailed(f"{log.location}: the commit is not in the log. The next run looks again")
         if error:
@@ -44,7 +44,7 @@ def commit_change(log: Log, make: Callable[[int], Draft[T] | T]) -> T:
 
 
 def _append(draft: Draft[Any]) -> tuple[bool, EnvironmentFailed | None]:
-    """Return whether something that the draft compares moved, and the error after which it is unknown whether it is in."""
+    """Return whether the draft lost a race, and the error after which it is unknown whether the log has the commit."""
     try:
         draft.base.append(draft)
     except Moved:
@@ -55,12 +55,12 @@ def _append(draft: Draft[Any]) -> tuple[bool, EnvironmentFailed | None]:
 
 
 def find_commit(log: Log, commit: str, since: int) -> LogEntry | None:
-    """Return the entry after version `since` that has this commit id."""
+    """Return the entry after version `since` that has this commit id; None if there is none."""
     later = takewhile(bool, map(log.read_info, count(since + 1)))
     return next((parse_entry(info) for info in later if info.get("rota.commit") == commit), None)
 
 
 def read_back(version: Version, limit: int | None = None) -> list[Any]:
-    """Return what the newest commits state about themselves, newest first, down to where the log was shortened."""
+    """Return the infos of the newest `limit` commits, or of all, newest first. A shortened log has fewer."""
     numbers = range(version.number, -1 if limit is None else max(-1, version.number - limit), -1)
     return list(takewhile(bool, version.read_infos(numbers)))

@@ -1,6 +1,6 @@
-"""What a commit states about itself in the table's log, written and read.
+"""The `commitInfo` of rota's commits in the table's log: how it is written and parsed.
 
-Law: `parse_entries` reads back what `describe_commit` writes. A commit of another program is no entry.
+Law: `parse_entries` parses what `describe_commit` returns. It skips commits of other programs.
 """
 
 import json
@@ -13,7 +13,7 @@ from rota.ids import rename_id
 from rota.ledger.values import Batch, LogEntry
 
 T = TypeVar("T")
-KEYS = (  # `base` is set where offsets move
+KEYS = (  # `base`: see rota/ledger/foreign_commits.py
     "op", "commit", "run", "group", "pipeline", "incarnation", "attempt", "epoch", "tokens", "ranges", "rows", "bad",
     "seconds", "base",
 )  # fmt: skip
@@ -21,7 +21,7 @@ DOCUMENTS = ("tokens", "ranges", "rows", "bad")  # the keys whose value is JSON
 
 
 def describe_step(op: str, group: str, pipeline: str, tokens: Mapping[str, int] | None = None) -> dict[str, str]:
-    """Return what a commit without a batch states about itself in the log: `rota.<key>` -> text."""
+    """Return the `commitInfo` of a commit without a batch: `rota.<key>` -> text."""
     stated = {**dict.fromkeys(KEYS, ""), **dict.fromkeys(DOCUMENTS, "{}"), "epoch": "0", "seconds": "0.000"}
     stated |= {
         "op": op,
@@ -34,10 +34,10 @@ def describe_step(op: str, group: str, pipeline: str, tokens: Mapping[str, int] 
 
 
 def describe_commit(batch: Batch, group: str, tokens: Mapping[str, int], pipeline: str = "") -> dict[str, str]:
-    """Return what the commit of a batch states about itself."""
+    """Return the `commitInfo` of the commit of a batch."""
     step = describe_step(batch.op, group, pipeline, {p: tokens[p] for p in batch.ranges if p in tokens})
     ranges = "rota.ranges"
-    if batch.op == "replay":  # it moves no offset
+    if batch.op == "replay":  # a replay moves no offset
         del step[ranges]
         ranges = "rota.replayed"
     return step | {
@@ -55,9 +55,9 @@ def describe_commit(batch: Batch, group: str, tokens: Mapping[str, int], pipelin
 
 
 def parse_entries(entries: Iterable[Mapping[str, object]]) -> Iterator[LogEntry]:
-    """Yield rota's commits among the newest of a log, newest first. Commits under a former name of the pipeline have the
-    present ids of its partitions."""
-    renamed: list[tuple[str, str]] = []  # the former first
+    """Yield the entries of rota's commits. `entries` are infos, newest first. In commits from before a rename, the
+    partitions get their present ids."""
+    renamed: list[tuple[str, str]] = []  # (old, new) names, the earliest rename first
     for entry in entries:
         if one := parse_entry(entry):
             yield _rename_entry(one, renamed) if renamed else one
@@ -75,7 +75,7 @@ def _rename_entry(one: LogEntry, renamed: Iterable[tuple[str, str]]) -> LogEntry
 
 
 def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:
-    """Return a commit of rota from its entry in the log; None for a commit of another program."""
+    """Return the entry of a commit of rota from its info; None for a commit of another program."""
     if "rota.op" not in entry:
         return None
     op = str(entry["rota.op"])
@@ -96,7 +96,7 @@ def parse_entry(entry: Mapping[str, object]) -> LogEntry | None:
         bad=found["bad"],
         seconds=float(str(entry.get("rota.seconds", 0))),
         took=op == "adopt"
-        and str(entry.get("rota.took", "1")) == "1",  # an adoption by an older rota may have taken rows
+        and str(entry.get("rota.took", "1")) == "1",  # an older rota does not state it, and may have taken rows
         index=str(entry.get("rota.index", "")),
     )
 

@@ -1,9 +1,9 @@
-"""What other programs did to the rows of a table: a RESTORE, a DELETE, an append of their own.
+"""Finds foreign commits, by which other programs changed the rows of a table: a RESTORE, a DELETE, an append.
 
 Law: the offsets of a table state which rows it has only as long as no other program adds or removes rows. A RESTORE by Delta
-keeps the offsets and removes the rows. Each of rota's commits names in `rota.base` the version up to which the log was
-searched for such commits, and the next search goes back to there. So no commit between the search and the commit is missed.
-A commit that moves rows between files without changing them (OPTIMIZE), deletes files (VACUUM) or adds a column is harmless.
+keeps the offsets and removes the rows. Each of rota's commits names in `rota.base` the version up to which rota searched the
+log for foreign commits. The next search goes back to that version, and so misses no commit between search and commit. A
+commit that moves rows between files without changing them (OPTIMIZE), deletes files (VACUUM) or adds a column is harmless.
 
 Law: a commit that states that it changed no row (`dataChange: false`) is believed only if its counts agree (`Move`).
 deltalake 1.6.6 commits an OPTIMIZE whose files another OPTIMIZE replaced meanwhile: their rows are in the table twice then.
@@ -21,13 +21,13 @@ ADDED, TOOK, MOVED, MISCOUNTED = "added", "took", "moved", "miscounted"
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """The newest commit of another program that added or removed rows, and what is known of the foreign commits before it.
+    """The newest foreign commit that added or removed rows, and a summary of it and the foreign commits before it.
 
     Attributes:
-        back_to: the version that the newest RESTORE among them went back to.
-        moves: the versions, newest first, of commits that state that they only moved rows, and did not.
-        took: whether any other of them removed rows.
-        only_moves: whether `moves` are all of them.
+        back_to: the version that the newest RESTORE went back to.
+        moves: versions with `dataChange: false`, newest first, back to the oldest that changed the number of rows.
+        took: whether a commit that states its change removed rows.
+        only_moves: whether no commit states a change of rows.
     """
 
     version: int
@@ -39,7 +39,7 @@ class ForeignCommit:
 
 
 def find_foreign_commit(table: Version) -> ForeignCommit | None:
-    """Search from the newest version back to where a commit of rota has searched."""
+    """Search from the newest version back to the version that a commit of rota names as searched."""
     seen, base, limit, found = 0, -1, FEW, None
     moves: tuple[int, ...] = ()
     while True:
@@ -67,13 +67,13 @@ def find_foreign_commit(table: Version) -> ForeignCommit | None:
 
 
 def _base(info: Mapping[str, object], version: int) -> int:
-    """Return up to which version a commit of rota searched: a replay does not, an old one without `rota.base` did."""
+    """Return the version up to which a commit of rota searched; -1 if it did not. Old commits without `base` did."""
     base = str(info.get("rota.base", version - 1))
     return int(base) if base else -1
 
 
 def _find_change(table: Version, version: int) -> str:
-    """Return what the commit of this version did to the rows; empty if nothing."""
+    """Return the kind of change that this commit made to the rows, such as `TOOK`; empty if it touched no file."""
     files = [(kind, body) for kind, body in table.log.read_actions(version) if kind in ("add", "remove")]
     changes = {kind for kind, body in files if body.get("dataChange", True)}
     if changes:

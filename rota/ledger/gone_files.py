@@ -1,4 +1,4 @@
-"""Files that a table names and that are gone: no reader can read such a table, and the error names the next step."""
+"""Finds data files that the log names and the store lacks: no reader can read such a table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def explain_gone(location: str, files: pa.Table, exists: Callable[[str], bool], 
 
 
 def name_span(entry: Mapping[str, Any]) -> str:
-    """Return the partitions and offsets of the file's rows, by its statistics; empty if they do not state them."""
+    """Return the partitions and offsets of the file's rows, from its statistics; empty if the statistics lack them."""
     low, high, first, last = (entry.get(f"{end}.{name}") for name in (PARTITION, OFFSET) for end in ("min", "max"))
     if None in (low, high, first, last):
         return ""

@@ -1,8 +1,8 @@
 """The owner of a table: one pipeline of a group of one ZooKeeper.
 
-Law: a table has at most one owner, which its log names from the first claim on. `rota/adopted` counts how often the table
-changed hands. The group and the pipeline whose ids carry that number own it, and no other reads or writes on. A rename first
-takes the table from the old name and gives it to the new name last: in between no pipeline owns it.
+Law: a table has at most one owner, which its log names from the first claim on. The transaction `rota/adopted` counts the
+changes of owner. The owner is the group and the pipeline whose transactions have that number; no other pipeline uses the
+table. A rename first takes the table from the old name, and last gives it to the new name. In between it has no owner.
 """
 
 import json
@@ -14,7 +14,7 @@ from rota.errors import EnvironmentFailed
 from rota.ledger.change import read_back
 from rota.pipeline import rename_command, suggest_path
 
-ADOPTED = "rota/adopted"  # how often the table changed hands
+ADOPTED = "rota/adopted"  # the count of changes of owner
 RENAMING = "rota/renaming"  # the number of the rename that is under way; 0 if none is
 
 
@@ -33,19 +33,19 @@ class Identity:
         return number is not None and all(table.transaction(one) == number for one in both)
 
     def group_has(self, table: Version) -> bool:
-        """Return whether this group owns the table, under any name of the pipeline."""
+        """Return whether this group owns the table, whichever pipeline owns it."""
         return bool(table.transaction(self._group()) == count_adoptions(table))
 
     def taken(self, number: int) -> dict[str, int]:
-        """Return the transactions that make this pipeline the owner of that number."""
+        """Return the transactions that make this pipeline the owner. `number` is the new count of changes of owner."""
         return {**self.left(number), _pipeline(self.pipeline): number}
 
     def left(self, number: int) -> dict[str, int]:
-        """Return the transactions that make this group the owner, without a pipeline."""
+        """Return the transactions that make this group the owner, but none of its pipelines. See `taken`."""
         return {self._group(): number, ADOPTED: number}
 
     def refusal(self, table: Version) -> str:
-        """Return why this pipeline does not use the table, with the next step."""
+        """Return why this pipeline may not use the table, with the next step."""
         path = table.log.location
         if way := find_rename(table):
             return f"{path} is between two names. Nothing was written. Go on with: {way.command}"
@@ -54,7 +54,7 @@ class Identity:
                 f"{path} has rows that rota did not write. Nothing was written. Give {self.pipeline!r} another path; or, to "
                 f"take the table over: rota adopt"
             )
-        name = find_owner(table) or "?"  # the log was shortened
+        name = find_owner(table) or "?"  # "?": the log was shortened
         if not self.group_has(table) and belongs_to(table, self.pipeline):
             return (
                 f"{path} belongs to another group, or to group {self.group!r} of another ZooKeeper. Nothing was "
@@ -90,7 +90,7 @@ class Rename:
 
 
 def count_adoptions(table: Version) -> int | None:
-    """Return how often the table changed hands; None if it was never claimed."""
+    """Return how often the owner of the table changed; None if the table was never claimed."""
     number: int | None = table.transaction(ADOPTED)
     return number
 
@@ -102,7 +102,7 @@ def belongs_to(table: Version, pipeline: str) -> bool:
 
 
 def find_owner(table: Version) -> str | None:
-    """Return the name of the pipeline that owns the table; None if none does, or if the log no longer has its commits."""
+    """Return the pipeline that owns the table; None if there is none, or if the log lost the commits that name it."""
     limit, seen = 16, 0
     while count_adoptions(table) is not None:
         entries = read_back(table, limit)
@@ -122,7 +122,7 @@ def find_owner_among(log: Log, pipelines: Iterable[str]) -> str | None:
 
 
 def explain_taken(table: Version, name: str, group: str) -> str:
-    """Return which other pipeline owns the table, of any ZooKeeper, with the next step; empty if none does."""
+    """Return which other pipeline of any ZooKeeper owns the table, with the next step; empty if none does."""
     if count_adoptions(table) is None or belongs_to(table, name):
         return ""
     if way := find_rename(table):
@@ -132,7 +132,7 @@ def explain_taken(table: Version, name: str, group: str) -> str:
 
 
 def find_rename(table: Version) -> Rename | None:
-    """Return the rename that began and did not end."""
+    """Return the unfinished rename; None if there is none. Raises EnvironmentFailed if the log lost its first commit."""
     if not table.transaction(RENAMING):
         return None
     began = next((one for one in read_back(table) if one.get("rota.op") == "renaming"), None)

@@ -1,9 +1,9 @@
-"""The table as a ledger: data files, offsets and tokens of all partitions of a batch in one commit of its log.
+"""The table as a ledger: one commit of its log has the data files, offsets and tokens of all partitions of a batch.
 
-Law: a commit is a compare-and-set of the offset and token of each of its partitions. The offset was read on the version that
-the commit is made on, and the log refuses a transaction that was set since. The log must still have that version: a copy
-that took the table's place is another table. After any failure the table is opened again, and its log, tokens and offsets
-decide what happened: a conflict alone does not fence.
+Law: a commit is a compare-and-set of the offset and token of each of its partitions. The ledger reads the offsets on the
+version that is the commit's base. The log refuses the commit if one of its transactions was set since that version, or if
+the log no longer has that version: a copy in the table's place is another table. After any failure the ledger opens the
+table again. The log, tokens and offsets decide whether the commit succeeded or is fenced; a conflict alone does not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,15 +23,15 @@ from rota.ledger.undoing import plan_undo
 from rota.ledger.values import Batch, DataFile, LogEntry, Position, TableClaim, join_ranges
 
 SETTINGS = {"delta.logRetentionDuration": "interval 36500 days"}  # the log proves every offset, so it is kept
-RECENT = 500  # versions that a check reads back
+RECENT = 500  # versions that `read_recent_log` reads
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """One table, `main` or `quarantine`, of a pipeline of a group; `meta` is the random id in the group's meta znode.
 
-    If operators may change its rows (`editable`), changes by other programs are not searched for. Each method opens the
-    newest version. Each may raise EnvironmentFailed, and ForeignTable for another owner's table; then nothing was written.
+    If operators may change its rows (`editable`), the ledger searches for no foreign commits. Each method opens the newest
+    version. Each may raise EnvironmentFailed, and ForeignTable for another owner's table; then nothing was written.
     """
 
     log: Log
@@ -41,7 +41,7 @@ class Ledger:
     pipeline: str = ""
     editable: bool = False
 
-    # --- what readers see
+    # --- reading
 
     @property
     def location(self) -> str:
@@ -72,7 +72,7 @@ class Ledger:
         return table.schema if table else None
 
     def read_positions(self, partitions: tuple[str, ...]) -> Mapping[str, Position]:
-        """Return the position of each of these partitions. Writes nothing, also if there is no table."""
+        """Return the position of each of these partitions. Does not create a missing table."""
         if table := self.open():
             self.check_owner(table)
         return self.read_positions_in(table, partitions)
@@ -98,7 +98,7 @@ class Ledger:
         return tuple(parse_entries(read_back(table, RECENT))) if table else ()
 
     def read_log_back_to(self, offsets: Mapping[str, int]) -> tuple[LogEntry, ...]:
-        """Return the commits, newest first, back to where each partition was at its offset."""
+        """Return the commits and skips, newest first, that moved a partition beyond its offset in `offsets`."""
         table, limit = self.open() if offsets else None, 64
         while table:
             entries = read_back(table, limit)
@@ -114,8 +114,8 @@ class Ledger:
         return {p for one in self.read_log() for p in (*one.tokens, *one.ranges)}
 
     def explain_harm(self, most: int | None = None) -> str:
-        """Return what another program did to the table that stops the pipeline, with the next step; empty if nothing. Of the
-        files, the newest `most`, or all, are checked."""
+        """Return the change by another program that stops the pipeline, with the next step; empty if there is none. Of
+        the files, the newest `most`, or all, are checked."""
         if (table := self.open()) is None:
             return ""
         try:
@@ -145,8 +145,8 @@ class Ledger:
             self._check_adoptable_version(table)
 
     def find_foreign_commits(self, partitions: Iterable[str]) -> dict[str, str]:
-        """Return partition -> what another program did to the rows since the last search, with the next step and the offsets
-        of the partition that a RESTORE removed; empty if nothing."""
+        """Return partition -> the foreign commit that changed rows, with the next step and the partition's offsets that a
+        RESTORE removed; empty if there is none."""
         table = self.open()
         if table is None or (found := self.find_foreign_commit(table)) is None:
             return {}
@@ -160,7 +160,7 @@ class Ledger:
         }
 
     def find_foreign_commit(self, table: Version) -> ForeignCommit | None:
-        """Return the newest commit of another program that changed rows and was not adopted. An unclaimed table has none."""
+        """Return the newest foreign commit that changed rows and was not adopted; None if the table is unclaimed."""
         return None if self.editable or count_adoptions(table) is None else find_foreign_commit(table)
 
     def _explain_foreign(self, table: Version, found: ForeignCommit) -> str:
@@ -173,7 +173,7 @@ class Ledger:
         return f"{what}. Look at it, then: rota adopt; a replay of its offsets brings back rows and takes second copies away"
 
     def check_untouched(self, table: Version) -> None:
-        """Raise ForeignTable if another program changed rows and no adoption followed; and as `Version.check_writable`."""
+        """Raise ForeignTable if a foreign commit changed rows and was not adopted. See also `Version.check_writable`."""
         table.check_writable()
         if found := self.find_foreign_commit(table):
             raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
@@ -189,12 +189,12 @@ class Ledger:
     def adopt(self) -> int:
         """Take the table over, as it is, for this group and ZooKeeper.
 
-        The former owner is stopped at its next claim or commit. Commits of other programs that state that they only moved
-        rows, and did not, are undone (see `plan_undo`).
+        The former owner is stopped at its next claim or commit. Foreign commits that state `dataChange: false`, but changed
+        the number of rows, are undone (see `plan_undo`).
 
         Returns: the greatest token that the table has seen.
-        Raises: ForeignTable as `check_adoptable` does. The offsets of another pipeline belong to other partitions, and all
-            data would be read again.
+        Raises: ForeignTable as `check_adoptable` does, because this pipeline would read all its data again into the table
+            of another one; ForeignTable if a foreign commit came meanwhile.
         """
 
         looked: list[ForeignCommit | None] = []
@@ -203,7 +203,7 @@ class Ledger:
             table = self.open_existing()
             self._check_adoptable_version(table)
             found = self.find_foreign_commit(table)
-            if looked and found and looked != [found]:  # it came meanwhile, and no operator has seen it
+            if looked and found and looked != [found]:  # no operator has seen this commit
                 raise ForeignTable(f"{self._explain_foreign(table, found)}. Nothing was written")
             looked[:] = [found]
             if self.owner.owns(table) and not found:
@@ -223,26 +223,26 @@ class Ledger:
             raise ForeignTable(self.owner.refusal(table))
 
     def _carry_former(self, table: Version) -> dict[str, int]:
-        """Return the offsets of the group that wrote last, under this group's name and under its own: the latter conflict
-        with each of its commits that began before the adoption."""
+        """Return transactions with the offsets of the group that wrote last, under this group's name and under the former
+        group's. The latter conflict with each commit that the former group began before the adoption."""
         past = self.read_log()
         if not past or past[0].group == self.group:
-            return {}  # the next claim sets the same names, under a greater token
+            return {}  # the next claim of this group sets the tokens, and so conflicts with earlier commits
         former = replace(self, group=past[0].group)
         offsets = {p: table.transaction(former._offset_id(p)) for p in self.list_partitions()}
         return {one._offset_id(p): at for one in (self, former) for p, at in offsets.items() if at is not None}
 
     def identity_moves(self, table: Version) -> dict[str, int]:
-        """Return the transactions by which the first commit of this group claims the table."""
+        """Return the transactions that make this pipeline the owner; empty if it already is."""
         return {} if self.owner.owns(table) else self.owner.taken(count_adoptions(table) or 1)
 
     # --- claim and commit
 
     def claim(self, tokens: Mapping[str, int], starts: Mapping[str, int], *, known: bool = False) -> TableClaim:
-        """Claim partitions, which fences every older owner: a commit on an earlier claim is refused.
+        """Claim partitions. This fences every older owner: the table refuses commits on earlier claims.
 
-        `starts` is where a partition begins that the table does not know. It is written with the first claim, also for
-        partitions that are not claimed. If there is no table, create it, or raise EnvironmentFailed if it was `known`.
+        `starts` is partition -> first offset. It is written for each partition that the table does not know, claimed or
+        not. If there is no table, create one, or raise EnvironmentFailed if it was `known` to exist.
         """
 
         def make(_: int) -> Draft[TableClaim] | TableClaim:
@@ -262,11 +262,11 @@ class Ledger:
         return commit_change(self.log, make)
 
     def find_newer(self, seen: Mapping[str, int | None], tokens: Mapping[str, int]) -> dict[str, int]:
-        """Return the tokens that the table has seen and that are greater than these."""
+        """Return partition -> token, of those in `seen` that are greater than in `tokens`."""
         return {p: token for p, token in seen.items() if token is not None and token > tokens[p]}
 
     def renew(self, claimed: TableClaim, partitions: tuple[str, ...]) -> TableClaim:
-        """Return the same claim on the newest version. Raises Fenced or OffsetGap if another run moved a partition."""
+        """Return the same claim on the newest version. Raises Fenced or OffsetGap: see `check_unmoved`."""
         table = self.open_existing()
         self.check_owner(table)
         self.check_untouched(table)
@@ -275,7 +275,7 @@ class Ledger:
         return self._make_claim(table, tokens, {p: claimed.offsets[p] for p in partitions}, {})
 
     def commit(self, claimed: TableClaim, batch: Batch, follows: bool = True) -> LogEntry:
-        """Publish the batch exactly once, whatever answer is lost, and return its entry in the log.
+        """Commit the batch exactly once, even if a reply is lost, and return its entry in the log.
 
         With `follows` each range must start at the claim's offset. Raises Fenced if a newer owner claimed a partition,
         OffsetGap if an offset moved, BadTransform if a column's type changed. After an error nothing was written.
@@ -292,7 +292,7 @@ class Ledger:
         def make(tries: int) -> Draft[LogEntry] | LogEntry:
             claim = self.renew(claimed, partitions) if tries else claimed
             if not tries and self._find_added(claim.columns, batch):
-                claim = self.renew(claimed, partitions)  # a fenced run adds no column either
+                claim = self.renew(claimed, partitions)  # raises if the run is fenced: then it adds no column
             table: Any = claim.snapshot
             if added := self._find_added(claim.columns, batch):
                 return Draft(table, columns=added)
@@ -306,8 +306,8 @@ class Ledger:
         return commit_change(self.log, make)
 
     def append(self, batch: Batch) -> LogEntry:
-        """Add the batch's rows without moving an offset or a token: bad records of a replay, of which the newest attempt
-        counts."""
+        """Add the bad records of a replay without moving an offset or a token. Of an offset's bad records, those of the
+        newest attempt count."""
         batch = replace(batch, op="quarantine replay")
 
         def make(_: int) -> Draft[LogEntry] | LogEntry:
@@ -329,12 +329,12 @@ class Ledger:
             )
 
     def check_unmoved(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
-        """Raise Fenced if a token, OffsetGap if an offset is no longer the one of the claim."""
+        """Raise Fenced as `check_tokens`, OffsetGap as `check_offsets`."""
         self.check_tokens(table, claimed, partitions)
         self.check_offsets(table, claimed, partitions)
 
     def check_tokens(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
-        """Raise Fenced if a token is no longer the one of the claim."""
+        """Raise Fenced if a token changed since the claim."""
         seen = {p: table.transaction(self._token_id(p)) for p in partitions}
         if newer := tuple(p for p in partitions if seen[p] != claimed.tokens[p]):
             raise Fenced(
@@ -344,9 +344,9 @@ class Ledger:
             )
 
     def check_offsets(self, table: Version, claimed: TableClaim, partitions: tuple[str, ...]) -> None:
-        """Raise OffsetGap if an offset is no longer the one of the claim, or if an operator retried the partition."""
+        """Raise OffsetGap if an offset changed since the claim, or if an operator retried the partition."""
         retried = (one for one in self.read_log(claimed.version) if one.op == "retry")
-        anew = {p for one in retried for p in one.ranges}  # a retry takes their files as they are now
+        anew = {p for one in retried for p in one.ranges}  # a retry accepts the present state of their files
         at = {p: table.transaction(self._offset_id(p)) for p in partitions}
         if moved := tuple(p for p in partitions if at[p] != claimed.offsets[p] or p in anew):
             raise OffsetGap(
@@ -358,21 +358,21 @@ class Ledger:
     # --- what a commit states
 
     def describe(self, batch: Batch, tokens: Mapping[str, int]) -> dict[str, str]:
-        """Return what the commit of this batch states about itself."""
+        """Return the `commitInfo` of the commit of this batch."""
         return describe_commit(batch, self.group, tokens, self.pipeline)
 
     def describe_step(self, op: str, tokens: Mapping[str, int] | None = None) -> dict[str, str]:
-        """Return what a commit without a batch states about itself."""
+        """Return the `commitInfo` of a commit without a batch."""
         return describe_step(op, self.group, self.pipeline, tokens)
 
     def position_moves(self, partition: str, position: Position) -> dict[str, int]:
-        """Return the transactions that set what is known of the partition's offset, token and leader epoch."""
+        """Return the transactions that set the partition's offset, token and leader epoch, unless they are None."""
         ids = self._offset_id(partition), self._token_id(partition), self._leader_id(partition)
         known = zip(ids, (position.offset, position.token, position.leader_epoch), strict=True)
         return {name: number for name, number in known if number is not None}
 
     def _leader_moves(self, table: Version, batch: Batch) -> dict[str, int]:
-        """Return the transactions that set leader epochs. A batch without one, such as a skip, removes the one before."""
+        """Return the transactions that set leader epochs. If the batch, such as a skip, has none, -1 replaces the old."""
         had = {p for p in batch.ranges if table.transaction(self._leader_id(p)) is not None}
         return {self._leader_id(p): batch.leader_epochs.get(p, -1) for p in had | batch.leader_epochs.keys()}
 

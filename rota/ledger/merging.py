@@ -2,13 +2,13 @@
 
 Laws:
 1. No row, offset, token or column changes. Each commit states that no data changed (`dataChange`).
-2. No commit waits for a merge or fails because of it. A merge beside a replay gives up, and the next call plans again. No
-   reader sees the file of a merge that was killed; the vacuum deletes it.
+2. No commit waits for a merge or fails because of a merge. A merge that conflicts with a replay gives up, and the next call
+   plans again. No reader sees the file of a killed merge; the vacuum deletes that file.
 3. One call rewrites what its bound allows, at most `MANY` files, and reports what it left. A file of half the target or more
-   is never rewritten. Fewer than `FEW` files are rewritten only if they fill one. So each byte is rewritten a few times in
-   its life. A file with rows that another program deleted in place stays: the rows would come back. While another program's
-   change of the rows is not adopted no file is rewritten: the change could not be undone any more.
-4. A run merges after every `EVERY` versions, and rewrites as much as takes some 5 % of the time that Spark took to write it.
+   is never rewritten. Fewer than `FEW` files are merged only if the result has half the target or more. So each byte is
+   rewritten only a few times. A file with rows that another program deleted in place stays: a merge would bring the rows
+   back. While a foreign commit is not adopted, no file is rewritten: otherwise the commit could not be undone.
+4. The run that commits every `EVERY`th version merges. This takes about 5 % of the time that Spark took to write the rows.
 """
 
 import logging
@@ -27,15 +27,15 @@ from rota.ledger.port import Merges
 from rota.record import OFFSET, PARTITION
 
 log = logging.getLogger(__name__)
-EVERY = 17  # versions; odd, so that it is also reached if each commit follows a claim
+EVERY = 17  # versions; odd: if claims and commits alternate, all versions of commits are even, or all are odd
 FEW, MANY = 8, 20_000  # fewest files worth a merge; most files that one call rewrites
-COLUMNS = ("path", "size_bytes", "num_records", f"min.{PARTITION}", f"min.{OFFSET}")  # that a plan needs
-FileEntry = Mapping[str, Any]  # of a file, as `Version.files` returns it
+COLUMNS = ("path", "size_bytes", "num_records", f"min.{PARTITION}", f"min.{OFFSET}")  # that `plan_groups` reads
+FileEntry = Mapping[str, Any]  # a row of `Version.files`
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One call makes files of at most `target` bytes. It rewrites `most` bytes, and `each` more bytes for each file."""
+    """The bound of a call: it makes files of up to `target` bytes, from up to `most` bytes plus `each` bytes per file."""
 
     target: int
     most: int
@@ -47,8 +47,8 @@ A_NIGHT, A_RUN = Bound(128 << 20, 1 << 30), Bound(32 << 20, 64 << 20, 16 << 10)
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What one call did: it merged `before` files into `after` files, and wrote so many `bytes`. Further calls can merge
-    `left` files of `left_bytes`."""
+    """The result of a call: it merged `before` files into `after` files. The files that it tried to merge had `bytes`
+    bytes. Later calls can merge `left` files of `left_bytes`."""
 
     before: int = 0
     after: int = 0
@@ -58,21 +58,21 @@ class Merged:
 
 
 def is_due(version: int) -> bool:
-    """Return whether the run that made this version merges. One run does, however many write the table."""
+    """Return whether the run that committed this version merges. Of several runs on a table, only one merges."""
     return version % EVERY == 0
 
 
 def merge_beside_run(ledger: Ledger) -> Merged:
-    """Merge what a run merges. Raises nothing: an error is logged."""
+    """Merge within the bound of a run. Logs each error instead of raising it."""
     try:
         return merge(ledger, A_RUN)
-    except Exception as error:  # any error: the batch of the run is committed
+    except Exception as error:  # any error: the run has committed its batch, and must not fail
         log.warning("table=%s not_merged=%s", ledger.location, " ".join(str(error).split())[:400])
         return Merged()
 
 
 def merge(ledger: Ledger, bound: Bound) -> Merged:
-    """Merge files of the table. Raises EnvironmentFailed, ForeignTable; groups that were merged until then stay merged."""
+    """Merge files of the table. Raises EnvironmentFailed, ForeignTable; groups that were merged before stay merged."""
     if (table := ledger.open()) is None:
         return Merged()
     ledger.check_untouched(table)
@@ -105,7 +105,7 @@ def plan_groups(files: pa.Table, target: int) -> list[list[FileEntry]]:
 
 
 def choose_groups(groups: list[list[FileEntry]], bound: Bound) -> tuple[list[list[FileEntry]], list[list[FileEntry]]]:
-    """Return the groups that one call merges, and those that it leaves."""
+    """Return the groups that one call merges, and those that it leaves to later calls."""
     taken: list[list[FileEntry]] = []
     left: list[list[FileEntry]] = []
     size = many = 0
@@ -124,7 +124,7 @@ def _size(group: list[FileEntry]) -> int:
 
 
 def merge_group(table: Version, files: Merges, group: list[FileEntry]) -> bool:
-    """Merge the files of the group, and return whether they are one file now. Raises EnvironmentFailed."""
+    """Merge the files of the group into one, and return whether it was committed. Raises EnvironmentFailed."""
     location = table.log.location
     made = files.merge([one["path"] for one in group], uuid.uuid4().hex)
     if made is None:
@@ -137,7 +137,7 @@ def merge_group(table: Version, files: Merges, group: list[FileEntry]) -> bool:
         return False
 
     def make(tries: int) -> Draft[bool] | bool:
-        if tries:  # it lost its race: no commit names the file, and the next call plans again
+        if tries:  # the draft lost a race: no commit names the file, and the next call plans again
             files.discard((made,))
             return False
         gone = {one["path"]: one["size_bytes"] for one in group}

@@ -17,8 +17,8 @@ def may_hold(
     """Return whether a file, or a part of one, may hold rows of these partitions in their ranges.
 
     Args:
-        partitions: in order.
-        ranges: the range of each of them; not read without bounds of the offsets.
+        partitions: sorted ids.
+        ranges: the range of each of these partitions; ignored if `first` or `last` is None.
         low, high: the least and the greatest partition of the file; None if unknown.
         first, last: the least and the greatest offset of the file; None if unknown.
     """

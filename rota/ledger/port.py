@@ -1,4 +1,4 @@
-"""What the ledger asks of a table's data files. `rota.deltalog.port` has what it asks of the log."""
+"""The interface of the ledger to a table's data files. `rota.deltalog.port` is the interface to the log."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -9,12 +9,12 @@ Rows = tuple[Mapping[str, object], ...]
 
 
 class Merges(Protocol):
-    """Files that can be merged."""
+    """The methods of `Files` that a merge uses."""
 
     def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
-        """Write one file with the rows of these, in their order. A column that a file lacks is null in its rows.
+        """Write the rows of the files into one file, in the order of `paths`. Missing columns become null.
 
-        Returns: None if their columns do not fit together, or if some readers would read the new file differently.
+        Returns: None if the columns do not fit together, or if readers would read different values from the new file.
         Raises: EnvironmentFailed if a file cannot be read.
         """
         ...
@@ -35,8 +35,8 @@ class Files(Merges, Protocol):
         ...
 
     def read_first(self, paths: Iterable[str], partitions: Iterable[str], most: int) -> Mapping[str, Rows]:
-        """Return the first `most` rows, column -> value, of one of these files for each partition. A file that cannot be
-        read is left out."""
+        """Return partition -> the first `most` rows, column -> value, of one of the partition's files in `paths`.
+        Unreadable files are left out."""
         ...
 
     def count_rows(self, path: str) -> Mapping[str, int]:
@@ -54,9 +54,9 @@ class Files(Merges, Protocol):
         ...
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
-        """Write the rows of this file under the ids of another pipeline. Raises EnvironmentFailed."""
+        """Write a copy of the file whose partition ids name pipeline `new` instead of `old`. Raises EnvironmentFailed."""
         ...
 
     def describe(self, path: str) -> DataFile:
-        """Return the file as a commit adds it. Raises EnvironmentFailed if it cannot be read."""
+        """Return the file's size, rows and statistics for a commit. Raises EnvironmentFailed if the file cannot be read."""
         ...

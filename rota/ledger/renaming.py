@@ -1,10 +1,10 @@
-"""The tables of a pipeline under another name: rows, offsets and tokens move from `<old>:<key>` to `<new>:<key>`.
+"""Moves the rows, offsets and tokens of a renamed pipeline from `<old>:<key>` to `<new>:<key>`.
 
 Law: nothing is read again and nothing is lost, wherever a rename stops. First `begin_rename` takes main from the old name:
 no run commits to it from then on, and a commit that is under way conflicts. Then all other tables are renamed. Last,
-`finish_rename` gives main with its rows to the new name. Each step is one commit, a compare-and-set of its table's version,
-and the second call of a step does nothing. Tokens are kept, so that only a claim under the new name after `begin_rename` is
-above them. The log is not rewritten: `parse_entries` reports commits of the old name under the new one.
+`finish_rename` gives main with its rows to the new name. Each step is one commit, a compare-and-set of its table's version.
+A repeated step does nothing. Tokens are kept, so that only tokens from claims after `begin_rename` are greater. The log is
+not rewritten: `parse_entries` returns commits of the old name with the new ids.
 """
 
 import json
@@ -23,9 +23,9 @@ from rota.ledger.values import DataFile, Position
 
 
 def is_renamed(main: Ledger, old: str, table: Version | None) -> bool:
-    """Whether this version of the table was renamed from `old` to the ledger's pipeline.
+    """Return whether this version of the table was renamed from `old` to the ledger's pipeline.
 
-    Raises: ConfigError if it cannot be, ForeignTable if it is another group's.
+    Raises: ConfigError if this rename is not possible, ForeignTable if another group owns the table.
     """
     new = main.pipeline
     if table is None:
@@ -50,7 +50,7 @@ def is_renamed(main: Ledger, old: str, table: Version | None) -> bool:
 
 
 def check_rewritable(ledger: Ledger) -> None:
-    """Raise ConfigError if a deletion vector hides rows of a file: in a rewritten file they would be back."""
+    """Raise ConfigError if a deletion vector hides rows of a file: rewriting the file would bring the rows back."""
     table = ledger.open()
     if table and (hidden := table.find_vectored(table.files()["path"].to_pylist())):
         raise ConfigError(
@@ -64,7 +64,7 @@ def begin_rename(main: Ledger, old: str, partitions: Iterable[str]) -> int | Non
 
     Args:
         partitions: all partitions of `old`.
-    Returns: the number of this rename; None if another rename to the same name ended meanwhile.
+    Returns: the number of this rename; None if it is finished already.
     Raises: as `is_renamed`.
     """
     former, new, all_of_old = replace(main, pipeline=old), main.pipeline, tuple(partitions)
@@ -115,7 +115,7 @@ def finish_rename(ledger: Ledger, old: str, partitions: Iterable[str]) -> None:
 
 
 def _merge_positions(positions: dict[str, Position], ledger: Ledger) -> dict[str, Position]:
-    """Take the greater token if the new name had one earlier."""
+    """Return the known positions; if the new name had a greater token earlier, with that token."""
     was = _read_positions(ledger, positions)
     known = {p: one for p, one in positions.items() if one.offset is not None}
     return {p: replace(one, token=max(one.token or 0, was[p].token or 0)) for p, one in known.items()}
@@ -127,7 +127,7 @@ def make_moves(ledger: Ledger, positions: Mapping[str, Position]) -> dict[str, i
 
 
 def _describe_rename(ledger: Ledger, op: str, old: str, new: str) -> dict[str, str]:
-    """Return what the commit states about itself. It has no `rota.base`: the next owner searches for foreign commits."""
+    """Return the `commitInfo`. Its `base` is empty, so the next owner's search for foreign commits does not stop here."""
     return {**ledger.describe_step(op), "rota.renamed": json.dumps({old: new})}
 
 

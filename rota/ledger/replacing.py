@@ -1,9 +1,9 @@
 """Replaces the rows of ranges in one commit, for a replay.
 
-Law: after the commit, the rows of each range are exactly those of the replay, in whatever files the old ones were. No other
-row, no offset and no token changes. The commit is a compare-and-set of the table's version, because a log would not notice a
+Law: after the commit, the rows of each range are exactly those of the replay, whichever files had the old rows. No other
+row, no offset and no token changes. The commit is a compare-and-set of the table's version, because a log does not detect a
 merge that moved the same rows meanwhile. A replay that lost its race reads the new version. If the same files hold rows of
-the ranges there, the planned commit is made on it at once: a live batch beside a replay costs no second rewrite.
+the ranges there, the replay commits its plan on that version: a live batch beside a replay causes no second rewrite.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ from rota.ledger.values import Batch, DataFile, LogEntry, Ranges
 from rota.record import OFFSET, PARTITION
 
 BOUNDS = tuple(f"{end}.{name}" for name in (PARTITION, OFFSET) for end in ("min", "max"))
-FileEntry = Mapping[str, Any]  # of a file, as `Version.files` returns it
+FileEntry = Mapping[str, Any]  # a row of `Version.files`
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What makes room for the batch on each version in which exactly the files `holding` may hold rows of its ranges.
+    """The plan that removes old rows, for each version in which exactly the files `holding` may hold rows of the ranges.
 
-    `removes` (path -> bytes) are files to remove. `kept` are the files with their other rows.
+    `removes` (path -> bytes) are files to remove. `kept` are new files with the other rows of the removed files.
     """
 
     holding: frozenset[str]
@@ -61,7 +61,7 @@ def replace_rows(ledger: Ledger, batch: Batch) -> LogEntry:
 
 
 def _check_consumed(ledger: Ledger, table: Version, ranges: Ranges) -> None:
-    """Raise OffsetGap if a range ends beyond its partition's offset, ForeignTable."""
+    """Raise OffsetGap if a range ends beyond its partition's offset, ForeignTable as `check_owner`."""
     ledger.check_owner(table)
     positions = ledger.read_positions_in(table, ranges)
     if ahead := tuple(p for p, (_, end) in ranges.items() if end > (positions[p].offset or 0)):
@@ -72,7 +72,7 @@ def _check_consumed(ledger: Ledger, table: Version, ranges: Ranges) -> None:
 
 
 def make_room(table: Version, ledger: Ledger, batch: Batch) -> Room:
-    """Remove each file that holds rows of the ranges, and write its other rows into a new file."""
+    """Plan to remove each file that holds rows of the ranges, and write its other rows into a new file."""
     holding = _holding(table, batch)
     removes: dict[str, int] = {}
     kept: list[DataFile] = []
@@ -85,7 +85,7 @@ def make_room(table: Version, ledger: Ledger, batch: Batch) -> Room:
 
 
 def fits(room: Room, table: Version, batch: Batch) -> bool:
-    """Return whether the plan of an older version does the same on this one: a file never changes under its name."""
+    """Return whether the plan of an older version is valid for this one: a file never changes under its name."""
     return room.holding == _holding(table, batch).keys()
 
 

@@ -1,9 +1,9 @@
 """Samples of a table for operators: the first rows of a commit, and the rows of each partition.
 
 Laws:
-1. Nothing here starts Spark, and nothing raises: what cannot be read is left out.
-2. The amount that is read is bounded: of a commit the first rows of one file for each partition. A file of one partition is
-   counted by the log's statistics. Of other files the ids are read, unless these hold more than `MOST` rows together.
+1. No function starts Spark or raises. Unreadable data is left out.
+2. The amount of data that is read is bounded. A sample reads the first rows of one file for each partition. A count uses the
+   log's statistics for a file of one partition. It reads the ids of other files, unless these have more than `MOST` rows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ MOST = 5_000_000
 
 
 def read_samples(ledger: Ledger, versions: Mapping[str, int], most: int) -> dict[str, Rows]:
-    """Return for each partition the first rows, column -> value, that the commit of its version added."""
+    """Return partition -> the first rows, column -> value, that the commit of the partition's version added."""
     found: dict[str, Rows] = {}
     for version in set(versions.values()):
         try:
@@ -32,7 +32,7 @@ def read_samples(ledger: Ledger, versions: Mapping[str, int], most: int) -> dict
 
 
 def count_rows(ledger: Ledger, partitions: Iterable[str]) -> dict[str, int]:
-    """Return how many rows each partition has now."""
+    """Return how many rows each partition has now; empty if that is unknown."""
     try:
         table = ledger.open()
         return _count(ledger.files, table.files(), sorted(partitions)) if table else {}

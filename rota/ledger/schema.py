@@ -1,9 +1,9 @@
-"""The columns of a table against the columns of a batch; both are JSON.
+"""Compares the columns of a batch with the columns of its table; both are JSON.
 
 Law: a batch may bring new columns, which the table gets before the commit. A batch that lacks a column of the table, or has
 it in another type, is refused before anything is written. Nullability is not compared: every column may be null.
 
-Law: a column that is new to the table keeps the marks that its batch gives it, and no later batch changes them.
+Law: the first batch that has a column sets its marks (`ADDED`, `BROUGHT`), and no later batch changes the marks.
 """
 
 import json
@@ -18,13 +18,13 @@ from rota.record import OFFSET, PARTITION
 PLAIN = re.compile(
     r"byte|short|integer|long|float|double|boolean|string|binary|date|timestamp|timestamp_ntz|decimal\(\d+,-?\d+\)"
 )
-# Marks of a column that landed files brought: its name in them, and which of them brought it.
+# Marks of a column that came with a landed file: its name in the file, and the path of the file.
 ADDED, BROUGHT = "rota.added", "rota.brought"
 NEEDED = {PARTITION: "string", OFFSET: "long"}
 
 
 def make_struct(types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with columns of these names and types, each of which may be null."""
+    """Return the schema of nullable columns with these names and types."""
     return {
         "type": "struct",
         "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in types.items()],
@@ -73,7 +73,7 @@ def find_added(table: str, batches: Iterable[str]) -> str:
 
 
 def list_added(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the columns of a schema that landed files brought, each under its name there, with its marks."""
+    """Return the columns that came with landed files, each with its marks, under its name in the file."""
     marked = [f for f in schema["fields"] if {ADDED, BROUGHT} <= f.get("metadata", {}).keys()]
     return [{**f, "name": f["metadata"][ADDED]} for f in marked]
 
@@ -95,9 +95,9 @@ def _types(schema: str) -> dict[str, Any]:
 
 
 def _nullable(kind: Any) -> Any:
-    """Return the type with every part of it nullable and without metadata: the same data, whatever Spark inferred."""
+    """Return the type with all parts nullable and without metadata, so that types of the same data are equal."""
     if isinstance(kind, str):
-        kind = kind.partition(" collate ")[0]  # a Python function returns a collation, which does not change the data
+        kind = kind.partition(" collate ")[0]  # the result of a Python function has a collation: the data is the same
         if PLAIN.fullmatch(kind):
             return kind
         raise BadTransform(f"A Delta table cannot hold a column of type {kind}. Cast or drop it")

@@ -1,8 +1,8 @@
-"""Undoes commits of other programs that state that they only moved rows between files, and changed how many there are.
+"""Undoes foreign commits that state `dataChange: false`, but changed the number of rows.
 
-Law: after it, the files that the commit touched are as before; no other file, offset or token changes. A commit is undone
-only as a whole: each file that it added is still in the table, and each file that it removed can still be read. Otherwise it
-stays, and a replay writes the rows of its offsets once. Streaming readers see neither commit (`dataChange: false`).
+Law: an undo restores the files that the commit touched, and changes no other file, offset or token. A commit is undone as a
+whole or not at all: the table must still have each file that it added, and each file that it removed must be readable.
+Otherwise a replay repairs the rows of its offsets. Streaming readers see neither the commit nor the undo.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from rota.ledger.port import Files
 
 @dataclass(slots=True)
 class Undo:
-    """What undoes the commits `undone`: files to remove (path in the log -> bytes), and paths of files to add."""
+    """The plan that undoes the commits `undone`: files to remove (path in the log -> bytes), and paths of files to add."""
 
     removes: dict[str, int] = field(default_factory=dict)
     adds: set[str] = field(default_factory=set)
@@ -23,7 +23,7 @@ class Undo:
 
 
 def plan_undo(table: Version, files: Files, moves: Iterable[int]) -> Undo:
-    """Return what undoes as many of these commits as can be undone, the newest first. Raises EnvironmentFailed."""
+    """Plan the undo of those of these commits that can be undone, the newest first. Raises EnvironmentFailed."""
     undo = Undo()
     there = {unquote(one["path"]): (one["path"], one["size_bytes"]) for one in table.files().to_pylist()}
     for version in moves:

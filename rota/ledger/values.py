@@ -1,7 +1,7 @@
-"""The values that the ledger takes and returns: a batch to commit, a claim, a position, an entry of the log.
+"""The arguments and results of the ledger: a batch to commit, a claim, a position, an entry of the log.
 
-An offset is an int64 and grows within a partition; there may be holes between two records. A range is half-open. A
-partition is named by its id.
+Offsets are int64. They increase within a partition, possibly with holes. A range is half-open. A partition is named by
+its id.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ Spans = Mapping[str, Sequence[tuple[int, int]]]  # partition -> [start, end) in 
 
 
 def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the same offsets as the fewest sorted ranges."""
+    """Sort the ranges, and join those that overlap or touch."""
     found: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if found and start <= found[-1][1]:
@@ -32,12 +32,12 @@ class DataFile:
     rows: int
     modified: int  # ms
     statistics: str  # JSON, as Delta states statistics
-    columns: str  # the schema that Spark wrote into it, JSON
+    columns: str  # the schema that Spark wrote into the file, JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one commit makes visible. `id` is new for each attempt, table and set of partitions; it is not the run id."""
+    """The content of one commit. `id` is new for each attempt, table and set of partitions; it is not the run id."""
 
     id: str
     run: str
@@ -50,22 +50,22 @@ class Batch:
     bad: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     op: str = "commit"
-    index: str = ""  # the id of what gives its offsets their meaning, if that could be another one
+    index: str = ""  # the id of the index that assigned the offsets; empty if the source has no index
     leader_epochs: Mapping[str, int] = field(default_factory=dict)  # see `Position`
 
 
 @dataclass(frozen=True, slots=True)
 class TableClaim:
-    """A version of the table in which every token is the claimant's own: the base of the commit's compare-and-set.
+    """The result of a claim: a version of the table with the claimant's tokens, as the base of a compare-and-set.
 
-    `offsets` are the partitions' next unread offsets. `newer` are the partitions that were not claimed because the table
-    has seen a greater token: partition -> that token. `snapshot` belongs to the implementation.
+    `offsets` are the next unread offsets of the claimed partitions. `newer` is partition -> the greater token that the
+    table has seen; such a partition is not claimed. `snapshot` belongs to the implementation.
     """
 
     snapshot: object
     version: int
-    table: str  # the table's own id; another table at the same location has another
-    columns: str  # its schema, JSON
+    table: str  # the table's id, which a new table at the same location does not have
+    columns: str  # the table's schema, JSON
     tokens: Mapping[str, int]
     offsets: Mapping[str, int]
     newer: Mapping[str, int]
@@ -78,8 +78,8 @@ class Position:
     Attributes:
         offset, token: None if the table does not know the partition.
         table: the table's own id; None if there is no table.
-        leader_epoch: the epoch under which the source had every record below the offset; None or -1 if the last commit
-            states none.
+        leader_epoch: Kafka's leader epoch when the run read the end of the partition; None or -1 if the last commit
+            has none.
     """
 
     offset: int | None
@@ -90,7 +90,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One commit, from the table's log. `at` is in seconds since 1970, `op` is commit, skip, replay, ..."""
+    """One commit of rota in the table's log. `at` is in seconds since 1970. `op` is commit, skip, replay, ..."""
 
     version: int
     at: float
@@ -105,9 +105,9 @@ class LogEntry:
     rows: Mapping[str, int]
     bad: Mapping[str, int]
     seconds: float
-    took: bool = False  # an adoption after another program removed rows
+    took: bool = False  # the commit is an adoption, and another program removed rows before
     index: str = ""  # see `Batch.index`
-    all_rows: int = field(init=False, compare=False)  # of all partitions
+    all_rows: int = field(init=False, compare=False)  # the sum over all partitions
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "all_rows", sum(self.rows.values()))
@@ -117,6 +117,6 @@ class LogEntry:
         return partition in self.ranges and self.ranges[partition][1] > offset
 
     def seconds_of(self, partition: str) -> float:
-        """Return the share of one partition in the seconds, by rows; an even share if there are no rows."""
+        """Return the partition's share of the seconds, in proportion to its rows; equal shares if there are no rows."""
         share = self.rows.get(partition, 0) / self.all_rows if self.all_rows else 1 / len(self.ranges)
         return self.seconds * share

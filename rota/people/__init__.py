@@ -1,1 +1,1 @@
-"""What an operator does to a pipeline: a module for each command."""
+"""Commands of operators on a pipeline, a module each."""

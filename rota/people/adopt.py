@@ -1,8 +1,8 @@
 """`rota adopt`: takes over tables of another group or of a former ZooKeeper, or continues after a restore.
 
 Law: afterwards, this group's tokens are above every token in its tables, and its checkpoints equal the tables' offsets.
-The former owner of the tables is stopped at its next claim. The group continues at the tables' offsets, also where
-another program changed their rows. A partition that the tables do not know begins anew. A table keeps its pipeline.
+The former owner of the tables is stopped at its next claim. The group continues at the tables' offsets, even if another
+program changed rows. A partition that the tables do not know begins anew. A table keeps its pipeline.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from rota.registry import open_tables
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Where the group continues: `token_base` and the offset of each partition. `anew` are those that its table lost."""
+    """Where the group continues: `token_base` and offsets. The partitions in `anew` begin anew: their table lost them."""
 
     token_base: int
     offsets: Mapping[str, int]
@@ -28,23 +28,23 @@ class Adopted:
 
 
 def gone(tree: GroupState, pipeline: Pipeline) -> tuple[str, ...]:
-    """The partitions that were consumed into a table that does not exist. Adopting it, they begin anew."""
+    """Return the partitions that were consumed into a table that is gone. After an adoption they begin anew."""
     main = open_tables(pipeline, tree.group, "").main  # the table's owner does not matter here
     return () if main.open() else tuple(tree.checkpoints(_partitions(tree, pipeline)))
 
 
 def adopt(tree: GroupState, pipelines: Iterable[Pipeline]) -> Adopted:
-    """Adopts the tables of these pipelines, which are all of one group.
+    """Adopt the tables of these pipelines, which are all of one group.
 
     Raises ConfigError while runs of the group are alive or if one of its records cannot be read. Raises ForeignTable if
-    a table belongs to another pipeline: `rota rename` changes a name, because the offsets go with it.
+    a table belongs to another pipeline. To change the name of a pipeline and keep its offsets, use `rota rename`.
     """
     coordination.check_adoptable(tree)
     meta, greatest, checkpoints, before = tree.meta(), 0, dict[str, Checkpoint | None](), tree.pipelines()
     found = {one.name: (one, open_tables(one, tree.group, meta.id)) for one in pipelines}
     for _, tables in found.values():
         for table in (tables.main, tables.quarantine):
-            table.check_adoptable()  # all of them, or none
+            table.check_adoptable()  # all tables before the first is adopted
     for pipeline, tables in found.values():
         for table in (tables.main, tables.quarantine):
             if table.open():

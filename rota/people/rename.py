@@ -1,8 +1,8 @@
 """`rota rename`: moves the table and the group's records of a pipeline to the new name of its file.
 
 Law: nothing is read twice and nothing is lost, wherever it stops. The same command continues an interrupted rename. The
-table's log decides: the first commit takes the table from the old name, which fences every run of it, and the last
-commit gives it to the new name. A table that does not belong to the old name is left alone.
+table's log decides: the first commit takes the table from the old name, which fences every run under that name. The
+last commit gives the table to the new name. A table that does not belong to the old name is left alone.
 """
 
 from rota.coordination import pipeline_records as coordination
@@ -16,11 +16,11 @@ from rota.registry import open_tables, rename_offsets
 
 
 def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
-    """Renames `old` to `pipeline`, which declares the table. Returns how many partitions continue; None if it was done
-    already.
+    """Rename `old` to the name of `pipeline`, which declares the table. Return how many partitions continue; None if an
+    earlier call finished the rename.
 
-    Raises ConfigError or ForeignTable, before anything is written, if the table is not `old`'s in this group, or if a
-    run of it is under way.
+    Raises ConfigError or ForeignTable, before anything is written, if `old` of this group does not own the table, or if
+    a run of `old` is under way.
     """
     new = pipeline.name
     if checked_id("pipeline", old) == new:
@@ -36,7 +36,7 @@ def rename(tree: GroupState, old: str, pipeline: Pipeline) -> int | None:
     if (number := renaming.begin_rename(tables.main, old, ids)) is None:
         return None
     rename_offsets(pipeline, old, number)
-    tables.quarantine.open_or_make()  # also if it does not exist: a late run must not create it for the old name
+    tables.quarantine.open_or_make()  # create it if missing: a late run must not create it for the old name
     renaming.finish_rename(tables.quarantine, old, ids)
     positions = renaming.read_renamed_positions(tables.main, old, ids)
     consumed = {p: one for p, one in positions.items() if one.offset is not None}

@@ -1,8 +1,8 @@
 """`rota retry`: retries a partition that waits for an operator, also with files that were repaired in place.
 
 Law: an offset keeps its file, and a run reads what the index describes. The index gets the files' new identities only
-for offsets that the table has not consumed. The table's log records this first, so a run that read the files as they
-were cannot commit.
+for offsets that the table has not consumed. The table's log records the retry before that, so that no run that read the
+former files can commit.
 """
 
 import uuid
@@ -17,7 +17,7 @@ from rota.run.spans import find_changed
 
 
 def retry(tree: GroupState, partition: str, ports: Ports | None, user: str = "") -> tuple[str, ...]:
-    """Unparks the partition. Returns the files that are read in their present state.
+    """Unpark the partition. Return the changed files that the next run reads in their present state.
 
     `ports` is None if the pipeline's file is not available here. Raises ConfigError if one of the files is still being
     written; then nothing changed.

@@ -1,9 +1,9 @@
 """`rota skip`: continues behind offsets that cannot be consumed. The table's log records each skip.
 
 Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond the end of the
-partition: what it skips has its offset in the index. One skip passes a whole hole in the source. The log records the
-user and the offsets. Without `--to`, an offset is skipped only if the partition is parked for it. A refused skip writes
-nothing, and so assigns no offsets. A skip releases what it took from the source.
+partition: all skipped data have assigned offsets. One skip passes a whole hole in the source. The log records the user
+and the offsets. Without `--to`, an offset is skipped only if the partition is parked for it. A refused skip writes
+nothing, and so assigns no offsets. A skip closes the source at its end.
 """
 
 import uuid
@@ -20,11 +20,11 @@ from rota.run.restored import explain_lost
 
 
 def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, user: str = "") -> tuple[int, int]:
-    """Skips offsets and unparks the partition. Returns the skipped range [start, end).
+    """Skip offsets and unpark the partition. Return the skipped range [start, end).
 
-    `to` None: the offset that the partition is parked for, or the hole. Raises ConfigError for a partition that no run
-    ever read, for one that is not parked at its offset, for a `to` behind the offset or beyond the end, or for an index
-    that lost consumed offsets; Fenced and OffsetGap if a run or a new owner was faster; ForeignTable.
+    With `to` None, skip the offset that the partition is parked for, or the hole there. Raises ConfigError if no run ever
+    read the partition, it is not parked at its offset, `to` is not beyond the offset or is beyond the end, or the index
+    lost consumed offsets; Fenced and OffsetGap if a run or a new owner was faster; ForeignTable.
     """
     try:
         return _skip(tree, ports, partition, to, user)
@@ -64,21 +64,21 @@ def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, user: 
         )
     ranges = {partition: (standing.offset, end)}
     main.commit(claimed, Batch(uuid.uuid4().hex, user or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
-    with suppress(CoordinationError):  # the skip is in the table: repeating it would skip one more offset
+    with suppress(CoordinationError):  # the skip is committed: a second one would skip one more offset
         unpark(tree, partition)
     return ranges[partition]
 
 
 def _read_end(seen: Observation, partition: str) -> int:
-    """The end of the partition. Raises ConfigError if the partition cannot be read."""
+    """Return the end of the partition. Raises ConfigError if the partition cannot be read."""
     if partition not in seen.ends:
         raise ConfigError(f"{partition} cannot be skipped: {seen.unreadable.get(partition) or 'try again'}")
     return seen.ends[partition]
 
 
 def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
-    """The first offset behind a hole of the source that begins here; 0 if there is none, or nothing behind it. Raises
-    ConfigError if the source is another one."""
+    """Return the first offset behind a hole of the source that begins at `offset`; 0 if there is no hole or no data behind
+    it. Raises ConfigError if the source was replaced."""
     error = source.find_broken({partition: (offset, offset + 1)}).get(partition)
     if error and error.facts.get("other"):
         raise ConfigError(f"{partition} cannot be skipped: {error}")
@@ -86,7 +86,7 @@ def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
 
 
 def _check_end(partition: str, offset: int, latest: int, end: int) -> None:
-    """Raises ConfigError unless offset < end <= latest."""
+    """Raise ConfigError unless offset < end <= latest."""
     if offset >= latest:
         raise ConfigError(f"{partition} is at {offset}, its end: there is nothing to skip. See `rota status`")
     if end > latest:
@@ -98,12 +98,12 @@ def _check_end(partition: str, offset: int, latest: int, end: int) -> None:
 
 
 def _name_offset(source: Source, seen: Observation, partition: str, offset: int) -> str:
-    """The data behind the offset, such as a file, if the offset is assigned."""
+    """Return the name of the data at the offset, such as a file; empty if the offset is not assigned."""
     return f" ({source.locate(partition, offset)})" if offset < seen.assigned[partition] else ""
 
 
 def _explain_not_parked(tree: GroupState, partition: str, offset: int) -> str:
-    """Why the offset is not what the partition is parked for; empty where it is."""
+    """Return why the partition is not parked for this offset; empty if it is."""
     parked = tree.parked().get(partition)
     if parked is None:
         return "is not parked"

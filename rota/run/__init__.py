@@ -1,1 +1,1 @@
-"""What a run does: check its rights, consume, replay, maintain, and report."""
+"""The work of a run: check its rights, consume, replay, maintain, and report."""

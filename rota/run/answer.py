@@ -1,9 +1,9 @@
-"""Answers a click or a backfill: consumes what is new in the selected partitions, for their current owners.
+"""Answers a click or a backfill: consumes the new records of the selected partitions, for their current owners.
 
 Laws:
 1. Each partition yields at least one event: what the run did with it, or why no run may work on it.
-2. If another run works on a partition, the call waits and tries it again. It does not wait for a partition that is
-   parked, unowned or unknown.
+2. If another run works on a partition, the call waits and tries the partition again. It does not wait for a parked,
+   unowned or unknown partition.
 """
 
 import time
@@ -16,7 +16,7 @@ from rota.pipeline import Pipeline
 from rota.run.consume import DroppedPartition, Event, consume
 from rota.run.work import read_owners
 
-RETRY_INTERVAL = 0.5  # seconds until a partition is tried again that another run works on
+RETRY_INTERVAL = 0.5  # seconds until a partition that another run works on is tried again
 MAX_LOSSES = 20  # times that one partition may change hands between the check and the batch
 
 
@@ -47,7 +47,7 @@ def answer(
             for event in consume(tree, pipeline, incarnation, mine, run_id, ports):
                 lost[event.partition] += isinstance(event, DroppedPartition)
                 if isinstance(event, DroppedPartition) and lost[event.partition] < MAX_LOSSES:
-                    again.append(event.partition)  # it changed hands, or another run was first: try it again
+                    again.append(event.partition)  # the owner changed, or another run was first: try it again
                 else:
                     yield incarnation, event
         asked = tuple(again)

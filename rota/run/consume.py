@@ -1,12 +1,12 @@
-"""Consumes what is new: own, claim, range, Spark, commit, checkpoint, for the partitions of one incarnation. The steps
-1 to 6 are those of docs/architecture.md.
+"""Consumes the new records of the partitions of one incarnation: own, claim, range, Spark, commit, checkpoint. Steps 1
+to 6 are those of docs/architecture.md.
 
 Laws:
-1. A batch is in the table once or not at all, whatever dies between two steps.
+1. A batch is in the table once or not at all, whichever process dies between two steps.
 2. The checkpoint is a cache of the table. The next run updates a checkpoint that is behind.
 3. A run works only on partitions whose own records name its incarnation. The table refuses commits for all others.
-4. A batch is reported before its checkpoint is written. So each batch is reported at least once: the next run reports,
-   as `healed`, what a run committed and could not report.
+4. A batch is reported before its checkpoint is written. So each batch is reported at least once: if a run committed a
+   batch and did not report it, the next run reports it as `healed`.
 5. A run works in jobs of bounded size, with a commit each. So a backlog of any length drains, however early runs end.
 """
 
@@ -49,7 +49,7 @@ BACKOFF = 5.0  # seconds until a partition whose transform failed is retried; do
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A batch in the table. `healed`: an earlier run committed and did not report it. `more`: batches that follow it."""
+    """A batch in the table. `healed`: an earlier run committed it. `more`: further events of the same commit that follow."""
 
     partition: str
     start: int
@@ -87,8 +87,8 @@ class DroppedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ParkedPartition:
-    """The partition failed on its own data, file or transform. It waits until `retry_at` (server seconds); None: for an
-    operator.
+    """The partition failed on its own data, file or transform. It waits until `retry_at` (server seconds), or for an
+    operator if that is None.
     """
 
     partition: str
@@ -125,7 +125,7 @@ def consume(
         try:
             held = read_rights(tree, incarnation, node, some)
             if held.dropped:
-                with suppress(CoordinationError):  # without it a handover waits a little longer
+                with suppress(CoordinationError):  # if this fails, a handover waits a little longer
                     narrow_run(tree, node, held.held)
             yield from (DroppedPartition(p, reason) for p, reason in held.dropped.items())
             if held.held:
@@ -156,7 +156,7 @@ class ConsumingRun:
         absent = not any(one.table for one in standing.values())
         known = not absent or self._was_consumed()
         if absent and known:
-            self.ports.main.open_existing()  # raises: there is no table any more
+            self.ports.main.open_existing()  # raises: the table is gone
         stopped = list(self._find_restored(standing))
         yield from stopped
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
@@ -184,7 +184,7 @@ class ConsumingRun:
         jobs = self.ports.source.plan_jobs(sort_by_turn(self.rights, claimed.offsets), seen.ends)
         for p in sorted(claimed.offsets.keys() - {p for ranges in jobs for p in ranges}):
             if p in self.rights.parked:
-                self._unpark(p)  # its fault is repaired
+                self._unpark(p)  # the fault is repaired
             yield IdlePartition(p, claimed.offsets[p], held[p].token, self.rights.epoch)
         if jobs:
             yield from self._work(jobs, claimed, seen)
@@ -197,7 +197,7 @@ class ConsumingRun:
         return self.ports.source.observe(asked, query)
 
     def _list_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
-        """Return all partitions of the source if no partition of the table was ever claimed, to start together."""
+        """Return all partitions, to start together, if the source starts at "latest" and the table was never claimed."""
         known = all(one.offset is not None for one in standing.values())
         if known or self.pipeline.source.start != "latest" or self.ports.main.read_log():
             return frozenset()
@@ -210,7 +210,7 @@ class ConsumingRun:
         return any(one.record.table for one in self.tree.checkpoints(map(self.pipeline.partition, keys)).values())
 
     def _find_restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
-        """Stop a partition, or the run, if the table or ZooKeeper is older, or the table is another one."""
+        """Park partitions if the table was restored, replaced or changed. Raises ForeignTable if ZooKeeper was restored."""
         main = self.ports.main
         touched = main.find_foreign_commits(standing)
         for p, own in self.rights.held.items():
@@ -230,7 +230,7 @@ class ConsumingRun:
             self.ports.source.acknowledge(offsets)
 
     def _heal(self, claimed: TableClaim, observed: Observation) -> Iterator[CommittedBatch]:
-        """Write checkpoints that are behind the table; yield the batches that no run reported, or the last one."""
+        """Write checkpoints that are behind the table. Yield the batches after each; without a checkpoint, the last one."""
         seen = {p: read.record.offset for p, read in self.rights.checkpoints.items()}
         known = {p: seen.get(p, max(0, at - 1)) for p, at in claimed.offsets.items() if p not in seen or seen[p] < at}
         past = self.ports.main.read_log_back_to({p: at for p, at in known.items() if at < claimed.offsets[p]})
@@ -365,11 +365,11 @@ class ConsumingRun:
         return (self.ports.main.read_positions((partition,))[partition].offset or 0) > offset
 
     def prove(self, partition: str) -> tuple[Check, Check]:
-        """Return the checks that hold as long as this run has its right to the partition."""
+        """Return the checks that fail once this run has lost its right to the partition."""
         return Check(self.tree.paths.own(partition), self.rights.held[partition].version), Check(self.node)
 
     def _unpark(self, partition: str) -> None:
-        """Remove the parked record. If that fails, the retry time has passed all the same."""
+        """Remove the parked record. If that fails, the next run tries again, because the retry is due."""
         with suppress(CoordinationError):
             unpark(self.tree, partition, self.prove(partition))
 
@@ -381,7 +381,7 @@ class ConsumingRun:
 
 
 def make_event(batch: LogEntry, partition: str, latest: int, *, healed: bool = True) -> CommittedBatch:
-    """Return what a commit did for one partition, whose source ends at `latest` now."""
+    """Return the event of a commit for one partition, which now ends at `latest` in the source."""
     start, end = batch.ranges[partition]
     return CommittedBatch(
         partition=partition,

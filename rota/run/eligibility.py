@@ -24,9 +24,9 @@ from rota.ids import pipeline_of, worker_of
 class Facts:
     """The records of some partitions, and of the workers.
 
-    Mappings are by partition, but `targets` and `written` (when a target was last written) by worker, and `lives` by
-    incarnation (None: its record cannot be read). `now` is the server's clock; times are in server seconds. `unreadable`:
-    why a record of the partition cannot be read.
+    Mappings are by partition. Only `targets` and `written` (the time when a target was last written) are by worker, and
+    `lives` (None: the record cannot be read) is by incarnation. `now` is the server's clock; times are in server seconds.
+    `unreadable`: why a record of the partition cannot be read.
     """
 
     partitions: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Eligibility:
     """Each partition is in `owners`, with the incarnation that may work on it, or in `obstacles`, with the reason why
-    no incarnation may. `busy` are the partitions of `obstacles` that a run works on.
+    no incarnation may. `busy` are those in `obstacles` because a run works on the partition.
     """
 
     owners: Mapping[str, str]
@@ -96,7 +96,7 @@ def _explain_owner(facts: Facts, partition: str, owner: str, incarnation: str | 
 
 
 def _explain_hold(facts: Facts, partition: str) -> str:
-    """Return why the partition is left alone for now, whatever its owner; empty if it is not."""
+    """Return why no owner may work on the partition now; empty if its owner may."""
     if partition in facts.parked and is_waiting(facts.parked[partition], facts.now):
         return f"it is parked: {tell_park(partition, facts.parked[partition])}"
     return facts.unreadable.get(partition, "")
@@ -114,13 +114,13 @@ def _find_busy(facts: Facts, run: str) -> dict[tuple[str, str], str]:
 def read_facts(
     tree: GroupReader, partitions: Iterable[str] | None, incarnation: str | None = None, pipeline: str = ""
 ) -> Facts:
-    """Read what `judge` needs, in the order of law 2; for a run, of its `incarnation` alone.
+    """Read the facts for `judge`, in the order of law 2; for a run, only those of its `incarnation`.
 
-    A run calls it after it created its own node. So a worker that takes a partition by force sees that node, and a
-    worker that sees no node knows that no run will begin. Raises Unavailable.
+    A run calls this function after it created its node. So a worker that takes a partition by force sees the node. If
+    that worker sees no node, no run will begin. Raises Unavailable.
 
     Args:
-        partitions: None for those of `pipeline` in the target of the incarnation's worker.
+        partitions: the ids. None: the partitions of `pipeline` in the target of the incarnation's worker.
     """
     epoch, targets = _read_targets(tree, incarnation)
     if partitions is None:
@@ -160,13 +160,13 @@ def _read_targets(tree: GroupReader, incarnation: str | None) -> tuple[int, Mapp
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The partitions that a run holds, those that it does not with the reason, and the records that were read with
-    them.
+    """The partitions that a run may work on (`held`), partition -> why it may not (`dropped`), and records that were
+    read with them.
     """
 
     held: Mapping[str, Ownership]
     dropped: Mapping[str, str]
-    parked: Mapping[str, Parked]  # held although parked: their retry is due
+    parked: Mapping[str, Parked]  # of `held`: their retry is due
     checkpoints: Mapping[str, Read[Checkpoint]]  # read before the table is opened
     epoch: int
     endpoint: str | None
@@ -184,7 +184,7 @@ def read_rights(tree: GroupReader, incarnation: str, node: str, partitions: Iter
 
 
 def holds(tree: GroupReader, ownership: Ownership) -> bool:
-    """Return whether the own record is still what it was when the right was read."""
+    """Return whether the own record still has the owner and version of `ownership`."""
     tree.store.sync()
     now = tree.owned((ownership.partition,)).get(ownership.partition)
     return now is not None and (now.incarnation, now.version) == (ownership.incarnation, ownership.version)

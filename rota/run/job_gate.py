@@ -58,7 +58,7 @@ class JobGate:
         self._fruitful = True
 
     def recheck(self, ranges: Ranges) -> Ranges:
-        """Return those ranges of the next job that the run may begin; `lost` has the reason for each other one.
+        """Return the ranges of the next job that the run may begin. Add the reason for each other range to `lost`.
 
         Raises Unavailable.
         """
@@ -73,6 +73,6 @@ class JobGate:
             lost = {p: now.dropped.get(p, "it was given away and came back meanwhile") for p in moved}
         self.lost |= lost
         self._left -= set(lost)
-        with suppress(CoordinationError):  # without it a hand-over waits a little longer
+        with suppress(CoordinationError):  # if this fails, a handover waits a little longer
             narrow_run(self.tree, self.node, self._left)
         return {p: r for p, r in ranges.items() if p not in lost}

@@ -1,11 +1,11 @@
 """The maintenance of a pipeline's tables: it merges small files, packs the logs, vacuums, and removes consumed files.
 
 Laws:
-1. It takes no partition, lock or token, and needs no ZooKeeper. If it conflicts with a run or with another maintenance,
-   it gives up that step, and the next maintenance continues.
-2. It may die anywhere. No reader sees what it left half done, and a later maintenance finds it.
+1. A maintenance claims no partition, lock or token, and needs no ZooKeeper. If it conflicts with a run or with another
+   maintenance, it gives up that step, and the next maintenance continues.
+2. A maintenance may be killed at any point. No reader sees unfinished work, and a later maintenance continues it.
 3. A failed step does not stop the other steps. The result lists the failures.
-4. Runs work without it; tables only grow. So an overdue maintenance sends no alert.
+4. Without maintenance runs still work, and tables grow. So an overdue maintenance causes no alert.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ RETENTION = timedelta(days=7)  # of files that no version needs
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What a maintenance did.
+    """The result of a maintenance.
 
-    `main` and `quarantine`: merged files. `packed`: commits. `vacuumed`: deleted files and folders. `tidied`: consumed
-    files of the source that were removed (`after`), which a dead run left behind. `failed`: one line per failure.
+    `main` and `quarantine`: merged files. `packed`: number of commits. `vacuumed`: number of deleted files and folders.
+    `tidied`: number of consumed files that it removed (`after`) for a dead run. `failed`: one line per failure.
     """
 
     main: Merged

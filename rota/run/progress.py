@@ -3,8 +3,8 @@
 Laws:
 1. A report covers the commits from the last reported offset to the last committed one: none twice, none left out. Its
    offsets, rows, bad rows and seconds are sums over these commits. The reported offset never decreases.
-2. The table's log is read only if the last reported offset is not the start of the batch. In that case another run has
-   reported, or has ended before it could report.
+2. The table's log is read only if the last reported offset is not the start of the batch: another run has reported, or
+   has ended before it could report.
 3. A run reports the first batch of a partition at once, then at most one sum in each interval, and always the last batch.
    All partitions share the run's intervals, so that reports of many partitions are stored together.
 """
@@ -96,7 +96,7 @@ class ProgressReport:
         self._reported_in: dict[str, int] = {}  # partition -> the interval of its last report
 
     def add(self, incarnation: str, batch: CommittedBatch) -> None:
-        """Add a batch to the sum before it; to a new one if another run worked on the partition in between."""
+        """Add a batch to the partition's last sum; begin a new sum if another run committed in between."""
         before = self._pending.setdefault(batch.partition, [])
         if before and before[-1][1].end == batch.start:
             batch = join(before.pop()[1], batch)

@@ -2,10 +2,10 @@
 
 Laws:
 1. A replay needs no ownership and moves no token, offset or checkpoint. It may run beside live consumption.
-2. It refuses, before it writes, a range that was not consumed, or that the source no longer has as a whole.
-3. A file that was corrected in place is read as it is now. The table gets its rows first, then the index its size and
-   time. So a replay that dies in between leaves a file that is still listed as changed.
-4. It has the deadline of a run.
+2. Before it writes, a replay refuses a range that was not consumed, or of which the source lost a part.
+3. A file that was corrected in place is read as it is now. The replay first commits the rows of the file to the table,
+   then writes the file's size and time to the index. If it dies in between, the file is still listed as changed.
+4. A replay has the deadline of a run.
 """
 
 import uuid
@@ -46,7 +46,7 @@ class RefusedReplay:
 
 
 def replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iterator[ReplayedRange | RefusedReplay]:
-    """Replay the ranges, and yield one event per partition after the table has its rows.
+    """Replay the ranges, and yield one event per partition after its rows are committed.
 
     Raises:
         EnvironmentFailed: Spark, the source or the table does not answer.
@@ -84,7 +84,7 @@ def _replay(tree: GroupState, ports: Ports, ranges: Ranges, run_id: str) -> Iter
 
 
 def plan_replay(ports: Ports, partitions: Sequence[str], choice: Choice) -> tuple[Ranges, ...]:
-    """Return what a replay reads again, as rounds with at most one range per partition.
+    """Return the ranges of a replay, as rounds with at most one range per partition.
 
     Raises:
         ConfigError: the source or the table has nothing that fits the choice.
@@ -93,7 +93,7 @@ def plan_replay(ports: Ports, partitions: Sequence[str], choice: Choice) -> tupl
 
 
 def check_replay(ports: Ports, partition: str, choice: Choice) -> None:
-    """Raise ConfigError if a run could only refuse the replay. No file is compared: the run does that."""
+    """Raise ConfigError if a run would refuse the replay. Only the run compares files."""
     if choice.changed:
         require_files(ports.source, partition)
         return
@@ -103,7 +103,7 @@ def check_replay(ports: Ports, partition: str, choice: Choice) -> None:
 
 
 def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
-    """Return partition -> why its range cannot be replayed, whatever the source has now."""
+    """Return partition -> why its range cannot be replayed, for reasons other than missing data."""
     if not isinstance(ports.source, Replays):
         return dict.fromkeys(ranges, ONCE)
     positions = ports.main.read_positions(tuple(ranges))
@@ -118,18 +118,18 @@ def find_refused(ports: Ports, ranges: Ranges) -> dict[str, str]:
 
 
 def _find_index(source: Source) -> str:
-    """Return the id of the index that gives the source's offsets their meaning; empty if there is none."""
+    """Return the id of the index that assigned the source's offsets; empty if the source has no index."""
     return source.observe(()).index if isinstance(source, HasFiles) else ""
 
 
 def _plan_jobs(source: Source, ranges: Ranges) -> list[Ranges]:
-    """Return the jobs, each with as many partitions as a job of a run holds, and each range as a whole."""
+    """Return the jobs, with the partitions grouped as in a run, and with undivided ranges."""
     starts, ends = ({p: r[at] for p, r in ranges.items()} for at in (0, 1))
     return [{p: ranges[p] for p in job} for job in source.plan_jobs(starts, ends)]
 
 
 def _endpoint(tree: GroupState, ranges: Ranges) -> str | None:
-    """Return the Spark of an owner of one of the partitions, else of any live worker; None: use this process."""
+    """Return the Spark of an owner of one of the partitions, else of any live worker; None if no worker has one."""
     own = tree.owned(ranges)
     live = {one.incarnation: one.record.endpoint for one in tree.live() if one.record}
     owners = [own[p].incarnation for p in ranges if p in own]

@@ -1,7 +1,7 @@
-"""Whether ZooKeeper, the table or the source is an older one. A run and a report use the same functions.
+"""Detects that ZooKeeper, the table or the source was restored from an older copy, for runs and reports.
 
-Law: a caller that assigns offsets checks the table first, and gives the source what the table consumed. A source that
-lost offsets would assign them anew: consumed records would be read again, and newer ones would be skipped.
+Law: a caller that assigns offsets checks the table first, and passes its positions to the source. Otherwise a source
+that lost offsets would assign them anew: consumed records would be read again, and newer ones would be skipped.
 """
 
 from collections.abc import Mapping

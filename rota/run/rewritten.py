@@ -1,8 +1,8 @@
-"""Which files changed after they were consumed: no table has what they contain now, until their offsets are replayed.
+"""Finds files that changed after they were consumed. Only a replay brings their present content into the table.
 
 Laws:
-1. It only reads, and only consumed offsets as the table's log names them. Skipped offsets, and those before a
-   partition's start, were not consumed.
+1. The module only reads, and compares only offsets that the table's log names as consumed. Skipped offsets, and those
+   before a partition's start, were not consumed.
 2. The check of a run compares the newest files only; `rota check` compares all.
 3. A file that is gone is no fault: users may delete what was consumed.
 """
@@ -22,13 +22,13 @@ MAX_NAMED_RANGES = 3  # ranges of a partition that the reason names
 def explain_rewritten(
     source: Source, past: Iterable[LogEntry], only: str | None = None, most: int | None = MAX_COMPARED_FILES
 ) -> dict[str, str]:
-    """Return partition -> its files that changed, with the next step.
+    """Return partition -> its changed files as text, with the next step.
 
     Args:
         source: the pipeline's source.
         past: the table's log, newest first.
         only: restricts the search to this partition.
-        most: how many files are compared; None: all.
+        most: the upper bound of compared files; None: all.
     """
     if not isinstance(source, HasFiles):
         return {}
@@ -40,7 +40,7 @@ def explain_rewritten(
 
 
 def _take_newest(past: Iterable[LogEntry], only: str | None, most: int | None) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Yield the consumed offsets, newest first, up to so many."""
+    """Yield spans of consumed offsets, newest first, with at most `most` offsets."""
     left = most if most is not None else UNLIMITED
     for one in (p for p in past if p.op == "commit"):
         for partition, (start, end) in one.ranges.items():

@@ -1,9 +1,8 @@
-"""What the page shows of batches and replays beside their numbers: where the records came from, some rows, and a row
-count.
+"""Samples of batches and replays for Dagster's page: where the records came from, some rows, and a row count.
 
 Laws:
-1. Nothing here fails a run: what cannot be read is left out. No Spark starts.
-2. Of more than `MAX_SAMPLED_BATCHES` batches that are reported together, only counts and columns are read.
+1. No function fails a run or starts Spark. Unreadable data is left out.
+2. If more than `MAX_SAMPLED_BATCHES` batches are reported together, only counts and columns are read.
 3. The rows are those that the batch or replay itself added, never older rows of the table.
 """
 
@@ -28,8 +27,8 @@ WrittenRange = CommittedBatch | ReplayedRange
 class BatchSample:
     """The sample of one batch.
 
-    `sources` are the places of its first and last record. `rows` are its first rows, column -> value. `count` is the
-    number of rows of the partition. Empty or None: unknown.
+    `sources` are the places of the first and last record. `rows` are the first rows, column -> value. `count` is the
+    number of rows that the partition has in the table. Empty or None: unknown.
     """
 
     sources: tuple[str, ...] = ()

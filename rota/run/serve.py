@@ -1,18 +1,16 @@
 """A run serves its worker: it consumes, polls, and consumes again, until it has a reason to end.
 
 Laws:
-1. Each batch is what it is in a run of one batch: `consume` reads the rights anew, registers the run for its
-   partitions, claims, commits and writes the checkpoint. Between two batches no node of the run names a partition, so
-   that no handover waits for the run.
+1. Each batch is the same as in a run of one batch: `consume` registers the run for its partitions, reads the rights,
+   claims, commits and writes the checkpoint. Between two batches no node of the run names a partition, so that no
+   handover waits for the run.
 2. The run ends between two batches, never within one. It ends when nothing came for `linger` seconds, when `max_run`
    seconds are over, when its worker leaves or is gone, when `find_reason` returns a reason, or when all its partitions
    are parked. If it parked a partition for the first time, it ends once it has served `linger` seconds: Dagster shows a
    partition as failed only after the run has ended.
 3. A poll returns only partitions that the run's worker may work on at that moment. `consume` checks them again.
-4. Polling takes at most a quarter of the time. A pause ends early if a file will have settled by then: the file is read
-   at that moment. Time that a caller spends on reporting a commit counts as pause.
-
-`ports.clock` gives the time; `wait` lets seconds pass.
+4. Polling takes at most a quarter of the time. A pause ends early if files settle during it: the next poll finds them.
+   Time that a caller spends on reporting a commit counts as pause.
 """
 
 import time
@@ -29,7 +27,7 @@ from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.run.work import WorkWatcher
 
 POLL_INTERVAL = 0.5  # seconds from a poll, or from the commit that follows it, to the next poll
-POLL_DECAY = 1 / 8  # of the idle time: where a poll costs money it waits so long, up to the source's own interval
+POLL_DECAY = 1 / 8  # pause / idle time if polls cost money; the pause is at most the source's interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +113,12 @@ def serve(
 
 
 def _shorten(end: float, ready: Iterable[float]) -> float:
-    """Return the time at which all files are ready that are ready before the pause ends; `end` if there are none."""
+    """Return the last time up to `end`, the end of the pause, at which a file is ready; `end` if there is none."""
     return max((at for at in ready if at <= end), default=end)
 
 
 def _find_end(began: float, came: float, now: float, limits: RunLimits, newly: bool) -> str:
-    """Return why the run's time is over; empty if it is not. `newly`: it parked a partition for the first time."""
+    """Return why the run's time is over; empty if it is not. `newly`: the run parked a partition for the first time."""
     if now - came >= limits.linger:
         return f"nothing came for {limits.linger:g} s"
     if newly and now - began >= limits.linger:
@@ -129,7 +127,7 @@ def _find_end(began: float, came: float, now: float, limits: RunLimits, newly: b
 
 
 def _find_leave(live: Live | None, incarnation: str) -> str:
-    """Return why the worker that announces `live` takes no more work; empty if it does."""
+    """Return why the worker that announces `live` does no more work; empty if it continues."""
     if live is None:
         return f"{incarnation} is gone, or what it announces cannot be read"
     return f"{worker_of(incarnation)} leaves" if live.leaving else ""

@@ -1,6 +1,6 @@
-"""Which offsets a replay takes: a range, files by name, what was consumed in a time, or what changed since.
+"""Chooses the offsets of a replay: a range, files by name, the offsets of a period of time, or changed files.
 
-Law: it chooses only offsets that the table's log names as consumed, but for a range, which the replay itself checks.
+Law: only offsets that the table's log names as consumed are chosen. A range is not checked here: the replay checks it.
 Each offset is in one span, and skipped offsets are in none. The cost grows with the commits, not with the offsets.
 """
 
@@ -99,14 +99,14 @@ def find_changed(source: HasFiles, spans: Spans) -> dict[str, list[SourceFile]]:
 
 
 def join_offsets(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Yield sorted offsets as half-open spans that contain no other offset."""
+    """Yield spans [start, end) of the consecutive offsets in `offsets`, which are sorted."""
     for _, run in groupby(enumerate(offsets), key=lambda pair: pair[1] - pair[0]):
         found = [offset for _, offset in run]
         yield found[0], found[-1] + 1
 
 
 def list_rounds(spans: Mapping[str, list[tuple[int, int]]]) -> Iterator[Ranges]:
-    """Yield the spans as replays with at most one span per partition."""
+    """Yield the spans in rounds with at most one span per partition."""
     for row in zip_longest(*spans.values()):
         yield {p: span for p, span in zip(spans, row, strict=True) if span}
 

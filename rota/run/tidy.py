@@ -1,10 +1,10 @@
-"""Removes consumed files from where they landed (`after`): for the run that consumed them, and for the maintenance.
+"""Removes consumed files from the landing folder (`after`), for the run that consumed them and for the maintenance.
 
 Laws:
-1. A file is removed only while its rows are in the table, as far as the table's log shows.
-2. No file is removed while a change of rows by another program is not adopted, or while a file of the table is gone.
-   What was consumed before an adopted change stays until a replay writes its rows again.
-3. An offset means the same file only under the same index. What was consumed under another index stays.
+1. A file is removed only while its rows are in the table, according to the table's log.
+2. No file is removed while a foreign commit is not adopted, or while a file of the table is gone. A file that was
+   consumed before an adopted removal of rows stays until a replay writes its rows again.
+3. An offset means the same file only under the same index. A file that was consumed under another index stays.
 """
 
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def tidy_batch(source: Source, main: Ledger, table: str, find_consumed: Callable[[str], Spans]) -> None:
-    """Remove what this run has just committed to the table of this id. Raises nothing.
+    """Remove the files whose rows this run has just committed to the table of this id. Raises nothing.
 
     Args:
         find_consumed: see `HasFiles.tidy`.
@@ -38,7 +38,7 @@ def tidy_batch(source: Source, main: Ledger, table: str, find_consumed: Callable
 
 
 def tidy_ranges(source: Source, main: Ledger, table: str, consumed: Ranges) -> None:
-    """See `tidy_batch`: remove these ranges, which have just been committed."""
+    """Remove the files of these ranges, which have just been committed. See `tidy_batch`."""
     tidy_batch(source, main, table, lambda _: {p: [span] for p, span in consumed.items()})
 
 

@@ -40,8 +40,8 @@ class TriedPartition:
 class Tryout:
     """The result of a tryout.
 
-    `columns`: name -> type, empty if no row was written. `rows` and `bad_records` are the first of each partition. A
-    bad record has `partition`, `offset`, `position`, `file`, `reason` and `raw`.
+    `columns`: name -> type, empty if no row was written. `rows` and `bad_records` have the first ones of each partition.
+    A bad record has `partition`, `offset`, `position`, `file`, `reason` and `raw`.
     """
 
     columns: Mapping[str, str]
@@ -63,15 +63,15 @@ def try_out(
 
     Args:
         ports: source, tables and job of the pipeline, over a folder of the tryout's own.
-        lenient: the same job, which refuses no ratio of bad records. It reads a partition again that `ports.job` refuses for
-            that ratio, so that its bad records are listed.
+        lenient: the same job without a limit on bad records. It reads the partitions again that `ports.job` refused for
+            too many bad records, to list these records.
         partitions: the ids to try.
         endpoint: the Spark to use.
         schema: the columns of the pipeline's own table, JSON; None if there is no table.
         most: how many rows, and how many bad records, of each partition are returned.
 
     Returns:
-        What each partition came to, with its first rows and bad records.
+        the result of each partition, with its first rows and bad records.
 
     Raises:
         EnvironmentFailed: the source or Spark does not answer.
@@ -150,15 +150,15 @@ class _Trying:
         }
 
     def _find_rest(self, jobs: Sequence[Ranges], found: Mapping[str, TriedPartition]) -> tuple[Ranges, ...]:
-        """Return what a run leaves to the next one: the offsets behind those that it wrote before it met a record that
-        fails.
+        """Return the jobs that a run would leave to the next run. A job writes the offsets before a record that fails, and
+        leaves the rest.
         """
         left = [
             {p: (found[p].end, end) for p, (_, end) in job.items() if not found[p].error and found[p].end < end}
             for job in jobs
         ]
         rest = tuple(one for one in left if one)
-        return () if rest == tuple(jobs) else rest  # else a partition that no job returns would be tried for ever
+        return () if rest == tuple(jobs) else rest  # if equal, no job wrote anything, and the loop would not end
 
     def _read_columns(self, files: Iterable[DataFile]) -> dict[str, str]:
         return {
@@ -178,7 +178,7 @@ class _Trying:
         return [{n.removeprefix("_"): row[n] for n in names} for table in tables for row in table.to_pylist()]
 
     def _open(self, location: str, files: Iterable[DataFile], most: int) -> Iterator["pa.Table"]:
-        """The first rows of each file."""
+        """Yield the first `most` rows of each file."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

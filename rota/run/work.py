@@ -1,7 +1,7 @@
-"""What there is to consume, and which incarnation may consume it: the one place that computes lag and finds the owners
-for a click.
+"""Computes the lag of partitions and the incarnations that may consume them, for sensors and runs, and the owners for a
+click. No other module does.
 
-Law: it only reads; it writes nothing and starts no Spark. A poll costs a folder listing and a few reads.
+Law: the module only reads, and starts no Spark. A poll costs a folder listing and a few reads.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from rota.pipeline import Pipeline
 from rota.registry import open_source
 from rota.run.eligibility import Facts, judge, read_facts
 
-LAUNCH = 1.0  # seconds that a launch takes at least: a file that will have settled by then is work for that run
+LAUNCH = 1.0  # seconds that a launch takes at least: a file that settles within them is work for the launched run
 LAUNCHED = Query(ahead=LAUNCH)
 MAX_MEASURED_PARTITIONS = 1_000  # partitions of a group whose lags an epoch records: the next epoch waits for them
 
@@ -38,7 +38,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The partitions of a click by the incarnation that owns them; `skipped` has the reason for each other one."""
+    """The partitions of a click, by owner; `skipped` has the reason for each partition that no run may work on."""
 
     by_incarnation: Mapping[str, tuple[str, ...]]
     skipped: Mapping[str, str]
@@ -48,8 +48,8 @@ class Owners:
 def read_lags(tree: GroupReader, source: Source, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Return partition -> (offset, end offset). A partition with an unreadable checkpoint or source is left out.
 
-    A partition without a checkpoint that starts at its end counts as behind by all it has: the first run records its
-    start.
+    Without a checkpoint the lag counts all that the source has, even if the partition will start at its end. So a run
+    starts, and records where the partition starts.
     """
     asked = tuple(partitions)
     checkpoints = tree.checkpoints(asked)
@@ -76,13 +76,13 @@ def read_group_lags(tree: GroupReader, pipelines: Iterable[Pipeline]) -> dict[st
 def observe(
     source: Source, checkpoints: Mapping[str, Read[Checkpoint]], partitions: Iterable[str], query: Query = ENDS
 ) -> Observation:
-    """Look at the partitions once, so that `measure_lags` can compare the ends with these checkpoints."""
+    """Observe the partitions for `measure_lags`, with the starts of those that have no checkpoint."""
     wanted = tuple(partitions)
     return source.observe(wanted, replace(query, starts=tuple(p for p in wanted if p not in checkpoints)))
 
 
 def measure_lags(seen: Observation, checkpoints: Mapping[str, Read[Checkpoint]]) -> dict[str, tuple[int, int]]:
-    """Return what `read_lags` does, from an observation and the checkpoints that were read before it."""
+    """Return the lags as `read_lags` does, from checkpoints and an observation that was made after they were read."""
     return {
         p: (checkpoints[p].record.offset if p in checkpoints else seen.starts[p], end) for p, end in seen.ends.items()
     }
@@ -103,16 +103,16 @@ def _read_facts(tree: GroupReader, pipeline: Pipeline, incarnation: str | None) 
 class WorkWatcher:
     """Polls for the work of a pipeline, for the sensor and for a run.
 
-    Invariant: `find_work` returns what the function `find_work` would return. A poll reads ZooKeeper again only if its
-    zxid changed. It asks the source each time.
+    Invariant: the method `find_work` returns what the function `find_work` would return. A poll reads ZooKeeper only if
+    the zxid changed. It observes the source each time.
 
     Args:
         tree: the group.
         pipeline: the pipeline.
-        source: the source of a run. None opens the pipeline's source at each poll, and counts what will be ready for a run
-            that is launched now. If a file is written again meanwhile, the run waits for it as for any new file.
-            The watcher keeps in `held` what these sources have read.
+        source: the source of a run. None: each poll opens the pipeline's source, and counts files that will be ready when
+            a run that is launched now begins. If such a file is written again, the run waits for it as for any new file.
         incarnation: the incarnation whose work is sought; None for all of the group.
+        held: the cache for sources that polls open.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class WorkWatcher:
         facts = self._readings.keep(
             "facts",
             lambda: _read_facts(self.tree, self.pipeline, self.incarnation),
-            lasts=lambda found: not found.parked,  # a parked partition is due without a change in ZooKeeper
+            lasts=lambda found: not found.parked,  # a parked partition becomes due without a change in ZooKeeper
         )
         source, query = (self.source, ENDS) if self.source else (open_source(self.pipeline, self._held), LAUNCHED)
         found, self.seen = observe_work(facts, source, self.incarnation, query)
@@ -152,8 +152,8 @@ def observe_work(
     """Return the partitions that each incarnation, or the given one, may work on and that lag, with the observation.
     Incarnations without work are left out.
 
-    A partition whose source cannot be read, or whose retry is due, counts as behind by one. The run then reports why it
-    still waits, or consumes it.
+    A partition that cannot be read, or whose retry is due, counts as behind by one. The run then consumes the partition,
+    or reports why it still waits.
     """
     owners = judge(facts, incarnation).owners
     seen = observe(source, facts.checkpoints, owners, query)
@@ -167,8 +167,8 @@ def observe_work(
 
 
 def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
-    """Return as many partitions as one run takes. Those that were consumed longest ago come first; of those alike, the
-    ones with most lag.
+    """Return the partitions of one run. Those that were consumed longest ago are chosen first; if equal, those with the
+    most lag.
     """
     if len(first := next(portions(tuple(lags)))) == len(lags):
         return lags
@@ -182,9 +182,7 @@ def _portion(facts: Facts, lags: Mapping[str, tuple[int, int]]) -> Mapping[str, 
 
 
 def read_owners(tree: GroupReader, pipeline: Pipeline, partitions: Iterable[str]) -> Owners:
-    """Return the partitions of a click or a backfill by current owner. The call never waits for a partition that none
-    may work on.
-    """
+    """Return the partitions of a click or a backfill by current owner."""
     wanted, known = tuple(dict.fromkeys(partitions)), set(_list_known(tree, pipeline))
     judged = judge(read_facts(tree, (p for p in wanted if p in known)))
     found: dict[str, list[str]] = {}

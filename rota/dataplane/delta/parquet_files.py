@@ -21,8 +21,8 @@ from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
 from rota.stores import delete, do_each, join, open_files, read
 
-GROUP = 64 << 20  # bytes in memory of a row group of a file that is put together
-COLUMNS = 30  # of a row that is shown
+GROUP = 64 << 20  # bytes in memory of a row group of a merged file
+COLUMNS = 30  # that a sample row has at most
 LEGACY = b"org.apache.spark.legacy"
 
 
@@ -76,7 +76,7 @@ class ParquetFiles:
         return (footers.write_file(self.location, _name_file(attempt, "kept"), left),)
 
     def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:
-        """See `Files.merge`. The files are in memory as stored, and decoded rows of one row group."""
+        """See `Files.merge`. Memory holds the stored bytes of all files, and the decoded rows of one row group."""
         to = _name_file(attempt, "merged")
         try:
             taken = do_each(self.location, partial(read, self.location), map(footers.resolve_path, paths))
@@ -97,7 +97,7 @@ class ParquetFiles:
             ) from error
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
-        """See `Files.rename`. It reads one row group at a time."""
+        """See `Files.rename`. Memory holds one row group at a time."""
         file, to = footers.resolve_path(path), _name_file(attempt, new)
         try:
             with pq.ParquetFile(file, filesystem=self._open()) as rows:
@@ -128,8 +128,8 @@ class ParquetFiles:
 
 
 def is_plain(footer: pq.FileMetaData) -> bool:
-    """Return whether every reader reads the same dates and times from the file. A pipeline may choose settings of Spark that
-    write INT96, which holds times that Delta's timestamps cannot, or dates of the old calendar, which the footer states."""
+    """Return whether all readers read the same dates and times from the file. With some settings of Spark a file has INT96,
+    whose range exceeds that of Delta's timestamps, or dates of the old calendar, which the footer states."""
     kinds = {footer.schema.column(i).physical_type for i in range(footer.num_columns)}
     return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in footer.metadata or ())
 
@@ -171,7 +171,7 @@ def _read_first(files: fs.FileSystem, path: str, most: int) -> Rows:
 
 
 def _convert(scalar: Any) -> object:
-    """Return the value in Python; its text if Python has no such value: a date of the year 10000."""
+    """Return the value; as text if Python cannot represent it: a date of the year 10000."""
     try:
         return scalar.as_py()
     except (ValueError, OverflowError, pa.ArrowException):

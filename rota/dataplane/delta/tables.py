@@ -46,7 +46,7 @@ class PipelineTables:
 
     @property
     def scratch(self) -> Path:
-        """A folder that the run and its Spark see: beside the tables on a disk; on this machine for tables in a bucket."""
+        """A folder for the run and its Spark: beside the tables on a disk; on this machine if the tables are in a bucket."""
         return (
             Path(tempfile.gettempdir(), f"rota-{os.getuid()}")
             if is_url(self.location)
@@ -60,7 +60,7 @@ class PipelineTables:
         return find_owner_among(DeltaLog(join(place, "main")), pipelines)
 
     def describe(self) -> str | None:
-        """Return the table's size as text; None if there is no table. Raises ForeignTable if another pipeline owns it."""
+        """Return the size of main as text; None if there is no table. Raises ForeignTable, EnvironmentFailed."""
         main = self.main
         if (table := main.open()) is None:
             return None
@@ -73,11 +73,11 @@ class PipelineTables:
         return f"is at version {table.number}, {counted(files.num_rows, 'file')}, {rows}"
 
     def vacuum(self, retention: timedelta, *, dry_run: bool) -> tuple[str, ...]:
-        """Return the files below `location` that no version needs and that are older than `retention`. Delete them unless it
-        is a `dry_run`. Raises ConfigError below seven days."""
+        """Delete the files that no version needs and that are older than `retention`. See `vacuum` of
+        rota/dataplane/delta/vacuum.py."""
         return vacuum(self.location, retention, dry_run=dry_run)
 
     def shorten_logs(self) -> int:
-        """Write checkpoints that are due, and pack commits that are older than a day. Return how many were packed. Raises
-        EnvironmentFailed."""
+        """Write checkpoints that are due, and pack commits that are older than a day. Return the number of packed commits.
+        Raises EnvironmentFailed."""
         return shorten_logs(self.location)

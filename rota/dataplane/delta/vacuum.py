@@ -1,16 +1,16 @@
-"""The only vacuum: it deletes files that no version of a table names, after at least a week, and old checkpoints.
+"""The only vacuum of rota: deletes files that no table has named for at least a week, and old checkpoints.
 
 Law: a file that a running job writes, or that a reader of the last `retention` reads, is never deleted: everything deleted
-is older than `retention`, which is longer than the longest run. Outside the tables' own folders only paths that are named
-like an attempt of a Dagster run are deleted. (delta-rs must list the folder, `full=True`: the log does not name the files of
-a killed attempt.)
+is older than `retention`, which is longer than the longest run. Outside the tables' own folders the vacuum deletes only
+paths that have the name of an attempt of a Dagster run. (delta-rs must list the folder, `full=True`: the log does not name
+the files of a killed attempt.)
 
-Law: it also deletes what Delta's vacuum ignores: files of the log that were never published, and empty folders.
+Law: the vacuum also deletes unpublished files of the log, and empty folders, which Delta's vacuum ignores.
 
-The log itself is kept for ever, commit by commit, old ones in packs: it proves every offset. A checkpoint only saves reading
+All commits of the log are kept for ever, old ones in packs, because they prove every offset. A checkpoint only saves reading
 the log from its start. Each is a copy of the whole state, so their total size grows with the square of the commits. A
-checkpoint is deleted if the log has all commits, two newer ones exist, and the next one is older than a day: a reader that
-opened the table before may still read it.
+checkpoint is deleted if the log has all commits, two newer checkpoints exist, and the next one is older than a day: until
+then a reader may read the older one.
 """
 
 import re
@@ -83,7 +83,7 @@ def shorten_logs(location: str) -> int:
 
 
 def _list_left_in_bucket(location: str, before: float) -> Iterator[str]:
-    """Yield folders with raw records of killed runs. The newest object states the time of a folder of a bucket."""
+    """Yield folders with raw records of killed runs. The age of a folder in a bucket is that of its newest object."""
     files = open_files(location)
     for one in files.get_file_info(fs.FileSelector("quarantine/raw", allow_not_found=True)):
         if one.type == fs.FileType.Directory and ATTEMPT.fullmatch(one.base_name):
@@ -93,7 +93,7 @@ def _list_left_in_bucket(location: str, before: float) -> Iterator[str]:
 
 
 def _list_left_on_disk(location: str, before: float) -> Iterator[str]:
-    """Yield what killed runs left and no table names: raw records, unpublished files, empty folders."""
+    """Yield paths that killed runs left and no table names: raw records, unpublished files, empty folders."""
     folder = Path(location)
     yield from (str(one.relative_to(folder)) for one in _list_paths(folder, before))
 
@@ -105,7 +105,7 @@ def _list_paths(folder: Path, before: float) -> Iterator[Path]:
     for name in TABLES:
         unpublished = (*folder.glob(f"{name}/{LOG}/*#*"), *folder.glob(f"{name}/{FOLDER}/*.tmp"))
         yield from (one for one in unpublished if one.stat().st_mtime < before)
-        for below in ("data/*/*", "data/*"):  # the inner ones first; one that was emptied now goes the next time
+        for below in ("data/*/*", "data/*"):  # inner folders first; the next call deletes those emptied now
             folders = (one for one in folder.glob(f"{name}/{below}") if one.is_dir())
             yield from (one for one in folders if one.stat().st_mtime < before and not any(one.iterdir()))
 
