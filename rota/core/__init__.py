@@ -1,6 +1,6 @@
 """Decisions. Each is a pure function of frozen values: it reads no clock, does no I/O and draws no random numbers.
 
-The names below are imported on first use: a worker decides by `reconcile` alone, which does without numpy.
+The names below are imported on first use: a worker under `assigned` needs only `reconcile`, which does not import numpy.
 """
 
 from importlib import import_module
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the name from the module that defines it."""
+    """Import the name from the module that defines it."""
     if name not in __all__:
         raise AttributeError(f"module 'rota.core' has no attribute {name!r}")
     return getattr(import_module("rota.core.planner" if name == "plan" else "rota.core.values"), name)

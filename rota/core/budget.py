@@ -1,12 +1,12 @@
-"""Which moves of a proposal happen under a budget.
+"""Select the moves of a proposal that happen under a budget.
 
 Laws:
-- Every unavoidable move happens, together with the fewest moves that make room for it. Those are not counted against the
-  budget. A placement waits if no move makes room for it, because the proposal gives up another partition instead.
-- At most `budget` further moves happen, those of the most burdened giver first. A move that makes room for another one
-  is counted too.
-- A move that waits leaves its partition where it is.
-So no worker ends over its cap, whatever the budget, and as many partitions have an owner as proposed.
+- Every unavoidable move happens, together with the fewest moves that make room for it. Neither counts against the budget.
+  A placement waits if only a partition that the proposal leaves without an owner could make room: it keeps its owner.
+- At most `budget` voluntary moves happen, including those that make room for another voluntary move. The giver with the
+  most partitions for its capacity comes first.
+- A partition whose move waits keeps its owner.
+- Therefore no worker ends over its cap, whatever the budget, and as many partitions have an owner as proposed.
 """
 
 from collections import deque
@@ -21,10 +21,10 @@ from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
 def apply_budget(
     snapshot: Snapshot, target: Codes, changed: Ints, forced: Bools, budget: int | None
 ) -> tuple[Codes, list[int]]:
-    """The target that the budget allows now, and the partitions that move only to make room for unavoidable moves.
+    """Return the target that the budget allows now, and the partitions that move only to make room for unavoidable moves.
 
-    `changed` are the partitions whose owner the proposal changes, `forced` marks the unavoidable ones, and a `budget` of
-    None is no bound. The target is the object `target` itself if all of it is allowed.
+    `changed` are the partitions whose owner the proposal changes. `forced` marks the partitions of unavoidable moves. A
+    `budget` of None is no bound. If every move is allowed, the returned target is the object `target` itself.
     """
     had = forced[changed]
     must, voluntary, makers = changed[had], changed[~had], list[int]()
@@ -58,22 +58,22 @@ def _exceeds_caps(snapshot: Snapshot, column: Codes) -> bool:
 
 
 class FreeRoom:
-    """The room of each worker while moves are allowed one by one. `column` is the target so far and changes in place;
-    `wish` are the voluntary moves in order."""
+    """The free room of each worker while moves are allowed one by one. `take` changes `column`, the target so far, in
+    place. `wish` lists the voluntary moves in order."""
 
     def __init__(self, snapshot: Snapshot, target: Codes, column: Codes, wish: Ints) -> None:
         self.column, self.target, self.owner = column, target, snapshot.owner
         self.room = (snapshot.team.cap - count_per_worker(column, len(snapshot.workers))).tolist()
-        self.leaving: dict[int, dict[int, list[int]]] = {}  # giver -> taker -> moves, the first in order last
+        self.leaving: dict[int, dict[int, list[int]]] = {}  # giver -> taker -> moves, in reverse order
         for move in wish[::-1].tolist():
             giver, taker = int(self.owner[move]), int(target[move])
             self.leaving.setdefault(giver, {}).setdefault(taker, []).append(move)
         self.refused: dict[tuple[int, int], float] = {}
-        # (taker, home) -> up to how many moves no chain was found; closing a room or doing a move opens no chain
+        # (taker, home) -> the length up to which no chain exists; valid until a worker gains room
 
     def take(self, move: int, most: float = np.inf) -> list[int]:
-        """Allows `move` and the fewest moves that make room for it. Returns them, `move` first, or [] if they are more than
-        `most`."""
+        """Allow `move` and the fewest moves that make room for it. Return all these moves, `move` first, or [] if no
+        chain of at most `most` moves exists."""
         home = -1 if self.column[move] < 0 else int(self.owner[move])
         if self.refused.get((int(self.target[move]), home), 0) >= most:
             return []
@@ -93,7 +93,7 @@ class FreeRoom:
         return chain
 
     def _forget_move(self, move: int) -> None:
-        """Removes a move that is done from those that can make room."""
+        """Remove an allowed move from the moves that can still make room."""
         takers, taker = self.leaving[int(self.owner[move])], int(self.target[move])
         waiting = takers[taker]
         waiting.pop(-1 if waiting[-1] == move else waiting.index(move))
@@ -101,13 +101,13 @@ class FreeRoom:
             del takers[taker]
 
     def find_chain(self, move: int, home: int, most: float) -> list[int]:
-        """The shortest chain from `move` on in which each move goes where the next one leaves. The last one goes to a
-        worker with room, or to the one that `move` leaves. [] if there is none within `most` moves."""
+        """Return the shortest chain of moves that starts with `move`. Each move goes to the giver of the next move, the
+        last to a worker with room or to `home`, the giver of `move`. Return [] if no chain has at most `most` moves."""
         first = int(self.target[move])
         into, line = {first: move}, deque([(first, 1)])
         if self.room[first] > 0:
             return [move]
-        shut = self.refused if home < 0 else {}  # placements are unbounded: no chain leads on from these
+        shut = self.refused if home < 0 else {}  # a placement has no limit, so these takers lead to no room
         while line:
             worker, length = line.popleft()
             if length >= most:

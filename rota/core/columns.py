@@ -1,7 +1,7 @@
-"""Columns of owner codes, one row for each partition: runs of equal values, and sums for each worker.
+"""Columns of owner codes, one row for each partition: their runs, and sums for each worker.
 
-A group at rest has far fewer runs than partitions, so code that works run by run is faster there. A column whose runs all
-have length 1 costs no more than without runs.
+A run is a stretch of rows with equal values, not a Dagster run. A group at rest has far fewer runs than partitions, and
+then code that works run by run is faster. `count_per_worker` uses runs only if they are long on average.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ LONG = 50_000  # rows; counting the runs of a shorter column saves nothing
 
 
 def find_runs(*columns: Codes) -> tuple[Ints, Ints]:
-    """Splits the columns into the longest stretches in which none changes. Returns each start and each length in rows."""
+    """Split the columns into the longest stretches in which no column changes. Return their starts and lengths in rows."""
     size = len(columns[0])
     changes = columns[0][1:] != columns[0][:-1]
     for column in columns[1:]:
@@ -25,7 +25,7 @@ def find_runs(*columns: Codes) -> tuple[Ints, Ints]:
 
 
 def count_per_worker(column: Codes, workers: int, weight: np.ndarray | None = None) -> np.ndarray:
-    """Counts the rows of each worker, or sums their `weight`. A code below 0 belongs to no worker."""
+    """Count the rows of each worker, or sum their `weight`. A code below 0 belongs to no worker."""
     if weight is None and len(column) > LONG and len(column) > 8 * np.count_nonzero(column[1:] != column[:-1]):
         start, length = find_runs(column)
         return count_per_worker(column[start], workers, length).astype(np.int64)
@@ -33,5 +33,5 @@ def count_per_worker(column: Codes, workers: int, weight: np.ndarray | None = No
         held = column >= 0
         column, weight = column[held], None if weight is None else weight[held]
     found = np.bincount(column, weight, minlength=workers)
-    # the bincount of an empty column has integers
+    # np.bincount of an empty column returns integers
     return found if weight is None else found.astype(np.float64, copy=False)

@@ -1,4 +1,4 @@
-"""Law 1: which worker may hold which partition, by label, zone and pin, as columns over workers."""
+"""Law 1 of every assignor, validity: which worker may hold which partition, by label, zone and pin."""
 
 import numpy as np
 
@@ -8,7 +8,8 @@ ANY_WORKER: Kind = ((), None)
 
 
 def matches(worker: Worker, kind: Kind) -> bool:
-    """Whether `worker` carries every label that `kind` requires and is its pin, if it has one. `zone` is a label too."""
+    """Return whether `worker` carries each label that `kind` requires (`zone` is one) and is the pinned worker if there
+    is one."""
     requires, pin = kind
     return (pin is None or pin == worker.id) and all(_read_label(worker, name) == value for name, value in requires)
 
@@ -20,7 +21,7 @@ def _read_label(worker: Worker, name: str) -> str | None:
 
 
 def find_matches(snapshot: Snapshot) -> Bools:
-    """The table kinds x workers of `matches`. A worker's state plays no part in it."""
+    """Return the table kinds x workers of `matches`. The state of a worker does not count."""
     table = np.ones((len(snapshot.kinds), len(snapshot.workers)), np.bool_)
     for k, kind in enumerate(snapshot.kinds):
         if kind != ANY_WORKER:
@@ -29,7 +30,7 @@ def find_matches(snapshot: Snapshot) -> Bools:
 
 
 def find_valid_owners(snapshot: Snapshot, match: Bools) -> Codes:
-    """The owner column, with UNOWNED where the owner is gone, is draining, or does not match."""
+    """Return the owner column with UNOWNED for each partition whose owner is gone, is draining, or does not match."""
     owner = snapshot.owner
     if not snapshot.workers:
         return np.full(len(owner), UNOWNED, np.int32)

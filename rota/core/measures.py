@@ -1,8 +1,8 @@
-"""How even an assignment is.
+"""Measures of how even an assignment is.
 
-Law: the imbalance is the largest utilization over the mean one, among the workers that may hold partitions. The mean
-utilization is their total load over their total capacity. The imbalance is 1.0 if there is no load, and None if no worker
-may hold partitions. A utilization has the unit of load over capacity.
+Law: the imbalance is the largest utilization divided by the mean utilization of the workers that may hold partitions. The
+mean is the total load of these workers divided by their total capacity. The imbalance is 1.0 if there is no load, and
+None if no worker may hold partitions. A utilization has the unit of load divided by capacity.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from rota.core.values import Bools, Codes, Floats, Snapshot
 
 
 def find_holders(snapshot: Snapshot, match: Bools, keeps: Codes) -> Bools:
-    """The workers that may hold partitions. A cordoned worker counts only while it holds one."""
+    """Mark the workers that may hold partitions. A cordoned worker counts only while it holds one."""
     team = snapshot.team
     if team.plain and (not len(match) or match.all()):
         return np.ones(len(snapshot.workers), np.bool_)
@@ -25,13 +25,13 @@ def find_holders(snapshot: Snapshot, match: Bools, keeps: Codes) -> Bools:
 
 
 def measure_utilizations(snapshot: Snapshot, owner: Codes, by_count: bool) -> Floats:
-    """The load, or the number of partitions, of each worker over its capacity."""
+    """Return the load, or with `by_count` the number of partitions, of each worker divided by its capacity."""
     held = count_per_worker(owner, len(snapshot.workers), None if by_count else snapshot.load)
     return np.asarray(held / snapshot.team.capacity, np.float64)
 
 
 def measure_imbalance(snapshot: Snapshot, owner: Codes, able: Bools, by_count: bool) -> float | None:
-    """The imbalance among the workers `able`, by load or by number of partitions."""
+    """Return the imbalance among the workers `able`, by load or by number of partitions."""
     if not able.any():
         return None
     used, capacity = measure_utilizations(snapshot, owner, by_count)[able], snapshot.team.capacity[able]
@@ -40,15 +40,15 @@ def measure_imbalance(snapshot: Snapshot, owner: Codes, able: Bools, by_count: b
 
 
 def measure_mean_utilization(used: Floats, capacity: Floats) -> float:
-    """The total load over the total capacity."""
-    return float((used * capacity).sum()) / float(capacity.sum())  # no BLAS: its threads cost more than the sum
+    """Return the total load divided by the total capacity."""
+    return float((used * capacity).sum()) / float(capacity.sum())  # no BLAS: BLAS threads cost more than the sum
 
 
 def bound_peak(snapshot: Snapshot, match: Bools, able: Bools, placed: Bools) -> float:
-    """A lower bound of the largest utilization in any valid assignment of the loads that `placed` marks.
+    """Return a lower bound of the largest utilization in any valid assignment of the loads that `placed` marks.
 
-    It is the largest of three: total load over total capacity; each load over the largest capacity that may hold it;
-    the W-th plus the (W+1)-th largest load, of W workers, over the largest capacity (Aggarwal, Motwani, Zhu 2006).
+    The bound is the largest of three: total load over total capacity; each load over the largest capacity that may hold
+    it; for W workers, the W-th plus the (W+1)-th largest load over the largest capacity (Aggarwal, Motwani, Zhu 2006).
     """
     load, capacity = snapshot.load[placed], snapshot.team.capacity[able]
     if not len(capacity) or not len(load):

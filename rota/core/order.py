@@ -2,14 +2,15 @@
 
 Laws, in rank order:
 1. If any order keeps every cap after each single move, this order does. Full workers that pass partitions around in a
-   circle have no such order: when only circles remain, one worker of each circle takes before it gives.
-2. Unavoidable moves come first, then the moves of the giver that has most for its capacity. A move into a full worker
-   waits for a move out of it.
+   circle have no such order: when only circles remain, one worker of each circle receives before it releases.
+2. Unavoidable moves come first, then each time a move of the giver with the most partitions left for its capacity. A move
+   to a full worker waits until a move leaves that worker.
 
-Why law 1 holds: a move needs room at its taker and leaves room at its giver, so room travels against the moves. It passes
-all of them unless it ends too early at a worker that gives nothing more. Therefore a full worker takes its last partition
-from a giver on a path to a worker that has room at the end, or that takes nothing. Its other takings may come in any order
-(the last exits of an Euler trail, as in the BEST theorem). A worker without such a path is in a circle of full workers.
+Why law 1 holds: a move uses room at its taker and leaves room at its giver, so room travels against the moves. Room
+enables all moves unless it ends too early, at a worker that has nothing left to give. A root is a worker that has room at
+the end or that receives nothing. Each other worker receives its last partition from a giver nearer to a root, and the
+rest in any order (the last exits of an Euler trail, as in the BEST theorem). A worker that no path from a root reaches is
+in a circle of full workers.
 """
 
 from collections import deque
@@ -23,7 +24,7 @@ from rota.core.values import UNLIMITED, Bools, Codes, Ints, Snapshot
 
 
 def order_moves(snapshot: Snapshot, target: Codes, moves: Ints, must: Bools) -> Ints:
-    """`moves`, the indices of partitions that get a new owner, ordered by the laws. `must` marks unavoidable ones."""
+    """Return `moves`, the indices of partitions that get a new owner, ordered by the laws. `must` marks unavoidable ones."""
     first = must[moves]
     if not first.all():
         moves = np.concatenate((moves[first], order_by_burden(snapshot, moves[~first])))
@@ -38,7 +39,7 @@ def order_moves(snapshot: Snapshot, target: Codes, moves: Ints, must: Bools) -> 
 
 
 def order_by_burden(snapshot: Snapshot, moves: Ints) -> Ints:
-    """`moves`, each time the next one of the giver that then has the most partitions for its capacity."""
+    """Return `moves` ordered: the next move is always of the giver with the most partitions left for its capacity."""
     giver = snapshot.owner[moves]
     burden = count_per_worker(snapshot.owner, len(snapshot.workers)) / snapshot.team.capacity
     order = np.argsort(giver, kind="stable")
@@ -50,7 +51,7 @@ def order_by_burden(snapshot: Snapshot, moves: Ints) -> Ints:
 
 
 class MoveQueue:
-    """The moves that are left, by their place in the preferred order, with the room of each worker so far."""
+    """The remaining moves, each identified by its place in the preferred order, and the current room of each worker."""
 
     def __init__(self, giver: list[int], taker: list[int], room: list[int]) -> None:
         self.giver, self.taker, self.room = giver, taker, room
@@ -63,10 +64,10 @@ class MoveQueue:
             self.out.setdefault(max(g, -1), []).append(place)
 
     def order(self) -> list[int]:
-        """All places in an order that keeps the caps, except in circles of full workers."""
+        """Return all places in an order that keeps the caps, except in circles of full workers."""
         self.delay_moves_from(w for w in self.out if w < 0 or w not in self.into or self._count_final_room(w) > 0)
         self._append_ready([w for w in self.into if self.room[w] > 0])
-        for place in range(len(self.pending)):  # only circles are left: one worker of each takes before it gives
+        for place in range(len(self.pending)):  # only circles are left: one worker of each receives before it releases
             if self.pending[place]:
                 worker = self.taker[place]
                 self.delay_moves_from([worker])
@@ -79,7 +80,7 @@ class MoveQueue:
         return self.room[worker] - len(self.into[worker]) + len(self.out.get(worker, ()))
 
     def delay_moves_from(self, roots: Iterable[int]) -> None:
-        """Makes each worker that is no root take its last partition from a giver nearer to a root, and of several such
+        """Choose the last move to each worker outside `roots`: a move from a giver nearer to a root, and of several such
         moves the last in the preferred order."""
         reached = set(roots)
         line = [-place for worker in reached for place in self.out[worker] if self.pending[place]]
@@ -97,7 +98,7 @@ class MoveQueue:
                     heappush(line, -behind)
 
     def _append_ready(self, ready: list[int]) -> None:
-        """Appends moves whose taker has room, the first in the preferred order first, until no taker has room."""
+        """Append moves whose taker has room, in the preferred order, until no taker has room."""
         line = [(self.into[worker][0], worker) for worker in ready]
         heapify(line)
         while line:

@@ -1,13 +1,13 @@
-"""Makes a plan of an assignor's proposal: which moves happen now under a policy, in which order, and why others wait.
+"""Turn an assignor's proposal into a plan: which moves happen now under a policy, in which order, and why others wait.
 
 Laws:
 - `plan` is a pure function.
 - Budget and cooldown hold back voluntary moves only. A move is unavoidable if the owner is gone, may not hold the
-  partition, or is over its cap, also by a partition that must come to it.
+  partition, or is over its cap. A move that makes room for an unavoidable move is unavoidable too.
 - No worker's target is over its cap, whatever the budget. If any order of the moves keeps every cap after each move, the
   plan's order does.
-- A plan without moves gives a reason. If it waits, `due` is the time until which it waits.
-- The memory describes the moves of this plan; a move that waits leaves no trace in it.
+- A plan without moves states a reason. If moves wait until a time, `due` is not later than that time.
+- The memory describes the moves of this plan, and no move that waits.
 - If a plan is interrupted after any of its moves, planning again leads to the same assignment.
 """
 
@@ -41,7 +41,7 @@ def plan(
     memory: Mapping[str, Any] | None = None,
     policy: Policy | None = None,
 ) -> Plan:
-    """Plans `snapshot` with `assignor` under `policy`. Raises ConfigError for an unknown assignor or a wrong option."""
+    """Plan `snapshot` with `assignor` under `policy`. Raises ConfigError for an unknown assignor or a wrong option."""
     policy, memory = policy or Policy(), memory or {}
     assign, past = find_assignor(assignor), read_part(memory, assignor)
     waits = _find_returning(snapshot, policy)
@@ -50,8 +50,8 @@ def plan(
 
 
 def describe(snapshot: Snapshot, target: Codes, explain: Callable[[int], str]) -> Plan:
-    """What happened without a plan, as a plan: the moves from the owners of `snapshot` to `target`. `explain` gives the
-    reason of one that nothing forced. Law: its target is `target`, whatever that is worth."""
+    """Return moves that happened without a planner, from the owners of `snapshot` to `target`, as a plan. `explain`
+    explains a voluntary move. Law: the plan's target is `target`, even if `target` is not valid."""
     return _make_plan(snapshot, Proposal(target, explain, proven=False), Policy(), {}, {}, "sticky")
 
 
@@ -94,7 +94,7 @@ def _make_plan(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AllowedMoves:
-    """The part of a proposal that happens now. `due` and `voluntary_at` are seconds, as in the snapshot."""
+    """The part of a proposal that happens now. `due` and `voluntary_at`, the last voluntary moves, are snapshot seconds."""
 
     target: Codes
     placed: Ints
@@ -105,7 +105,7 @@ class _AllowedMoves:
 
 
 def _find_returning(snapshot: Snapshot, policy: Policy) -> dict[int, float]:
-    """The gone workers that may still return, as owner codes, and until when."""
+    """Map the owner code of each gone worker that may still return to the time until which it may return."""
     if policy.grace <= 0:
         return {}
     until = {
@@ -116,7 +116,7 @@ def _find_returning(snapshot: Snapshot, policy: Policy) -> dict[int, float]:
 
 
 def _propose(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Proposal:
-    """The assignor's proposal. It leaves out partitions that wait for a gone worker, so they add load to no other one."""
+    """Return the proposal without partitions that wait for a gone worker. These partitions add load to no other worker."""
     if not waits or not (held := np.isin(snapshot.owner, list(waits))).any():
         proposal: Proposal = assign(snapshot)
         return proposal
@@ -137,7 +137,8 @@ def _propose(snapshot: Snapshot, waits: Mapping[int, float], assign: Any) -> Pro
 
 
 def _find_unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:
-    """Marks the partitions whose owner is gone or may not hold them, and as many of a worker as it is over its cap."""
+    """Mark each partition whose owner is gone or may not hold it. If a worker is over its cap, mark as many of its
+    partitions as it must release."""
     forced: Bools = keeps < 0
     if (snapshot.team.cap < UNLIMITED).any():
         over = np.maximum(count_per_worker(keeps, len(snapshot.workers)) - snapshot.team.cap, 0)
@@ -150,9 +151,9 @@ def _find_unavoidable(snapshot: Snapshot, keeps: Codes, target: Codes) -> Bools:
 def _apply_policy(
     policy: Policy, snapshot: Snapshot, proposal: Proposal, forced: Bools, memory: Mapping[str, Any]
 ) -> _AllowedMoves:
-    """The moves that the policy allows now. A move that waits leaves its partition where it is."""
+    """Return the moves that the policy allows now. A partition whose move waits keeps its owner."""
     now, last = snapshot.now, memory.get("voluntary_at")
-    last = last if last is None else min(last, now)  # a clock that went back lengthens no wait
+    last = last if last is None else min(last, now)  # if the clock went back, the wait does not grow
     cooling = last is not None and policy.cooldown > 0 and last + policy.cooldown > now
     changed = np.flatnonzero(proposal.target != snapshot.owner)
     target, making = apply_budget(snapshot, proposal.target, changed, forced, 0 if cooling else policy.budget)
@@ -172,7 +173,7 @@ def _apply_policy(
             target, placed, must, last + policy.cooldown, stamp, f"{held} voluntary moves wait: {since}"
         )
     waiting = f"{held} voluntary moves wait: the budget is {policy.budget}"
-    if policy.budget and (target == np.maximum(snapshot.owner, -1)).all():  # planning again would find the same
+    if policy.budget and (target == np.maximum(snapshot.owner, -1)).all():  # planning again has the same result
         return _AllowedMoves(target, placed, must, None, stamp, f"{waiting}, and allows none of them within the caps")
     return _AllowedMoves(target, placed, must, now + policy.cooldown if policy.budget else None, stamp, waiting)
 
@@ -213,8 +214,8 @@ def _bound_imbalance(
     by_count: bool,
     after: float | None,
 ) -> float | None:
-    """A lower bound of the imbalance `after`. For an assignor by count that proves its target, with equal capacities, the
-    imbalance of that target is the bound."""
+    """Return a lower bound of the imbalance `after`. If an assignor by count proves its target and the capacities are
+    equal, the imbalance of that target is the bound."""
     if after is None:
         return None
     capacity = snapshot.team.capacity[able]

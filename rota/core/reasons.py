@@ -1,4 +1,4 @@
-"""The moves of a plan and its unassigned partitions, each made on demand with a reason in plain words.
+"""The moves of a plan and its unassigned partitions, each created on demand with a reason in plain words.
 
 Law: the reason of an unavoidable move states what forced it. The reason of a voluntary move states what it improves.
 """
@@ -23,7 +23,7 @@ from rota.core.values import (
 
 
 class LazyMoves(LazySequence[Move]):
-    """The moves of a plan in their order. `explain` explains a voluntary move, given the index of its partition."""
+    """The moves of a plan in order. `explain` explains a voluntary move, given the index of its partition."""
 
     __slots__ = ("explain", "indices", "must", "snapshot", "target")
 
@@ -36,7 +36,7 @@ class LazyMoves(LazySequence[Move]):
         return len(self.indices)
 
     def at(self, index: int) -> Move:
-        """The move at this place in the order."""
+        """Return the move at this place in the order."""
         i, snapshot = int(self.indices[index]), self.snapshot
         taker = snapshot.workers[int(self.target[i])].id
         giver = snapshot.name(int(snapshot.owner[i]))
@@ -63,7 +63,7 @@ class LazyMoves(LazySequence[Move]):
 class LazyUnassigned(LazySequence[Unassigned]):
     """The partitions that get no worker now, ordered by id.
 
-    `waits` maps a gone worker to the time until which it may return. `wanted` is the target without a policy.
+    `waits` maps the code of a gone worker to a text, until when it may return. `wanted` is the target before the policy.
     """
 
     __slots__ = ("indices", "snapshot", "waits", "wanted")
@@ -75,7 +75,7 @@ class LazyUnassigned(LazySequence[Unassigned]):
         return len(self.indices)
 
     def at(self, index: int) -> Unassigned:
-        """The unassigned partition at this place."""
+        """Return the unassigned partition at this place."""
         i, snapshot = int(self.indices[index]), self.snapshot
         owner = int(snapshot.owner[i])
         taker = snapshot.name(int(self.wanted[i]))
@@ -87,8 +87,8 @@ class LazyUnassigned(LazySequence[Unassigned]):
 
 
 def explain_unplaceable(workers: Sequence[Worker], kind: Kind, held: Mapping[str, int] | None = None) -> str:
-    """Why none of the workers may take a partition of this kind; empty where one may. `held` is how many partitions each
-    has, against its cap; without it every cap counts as reached."""
+    """Return why no worker may take a partition of this kind; empty if one may. `held` is the number of partitions of
+    each worker. Without `held`, every worker that has a cap counts as full."""
     requires, pin = kind
     if not workers:
         return "there is no worker"
@@ -107,8 +107,8 @@ def explain_unplaceable(workers: Sequence[Worker], kind: Kind, held: Mapping[str
 
 
 def explain_refusal(worker: Worker, kind: Kind, held: Mapping[str, int] | None) -> str:
-    """Why this worker may not take a partition of this kind, in words that follow its name; empty where it may. `held` as
-    `explain_unplaceable` has it."""
+    """Return why this worker may not take a partition of this kind, in words that follow the worker's name; empty if it
+    may. `held` is as in `explain_unplaceable`."""
     if not matches(worker, kind):
         return f"lacks {_format_labels(kind[0])}"
     if worker.state != "active":

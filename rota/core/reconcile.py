@@ -1,21 +1,20 @@
-"""Brings a worker's ownership towards its target: a pure state machine, events in, instructions out.
+"""Move a worker's ownership towards its target: a pure state machine from events to instructions.
 
 Laws of the `assigned` protocol, in which a controller publishes the target, in rank order:
-1. A worker claims a partition only while its target names the partition. The own record must be free, or name an
-   incarnation that is gone or an older incarnation of the same worker. A claim by force is allowed `max_shutdown`
-   seconds (on this worker's monotonic clock) after the worker first saw that owner record, if the partition stayed in
-   its target for the whole time. A worker claims only while it holds fewer partitions than its cap. Draining partitions
-   count.
+1. A worker claims a partition only while its target names the partition, and while it holds fewer partitions than its cap
+   (draining partitions count). The partition's own record must be free, or name an incarnation that is gone or an older
+   incarnation of the same worker. Otherwise the worker may claim by force `max_shutdown` seconds (on its monotonic clock)
+   after it first read the record with this owner, if its target named the partition for the whole time.
 2. A worker releases a partition only after the target dropped it *and* no run of this incarnation consumes it. A worker
    that leaves claims nothing, and releases everything `max_shutdown` seconds after it was asked to leave.
-3. An observation that began before the last suspension is not used: every record is read again first.
-4. The newest live incarnation of a worker counts. An older incarnation stops and writes nothing more.
-5. Level, not edge: the same observation gives the same instructions, so a refused or lost instruction is repeated.
+3. An observation that began before the last suspension is discarded: every record is read again first.
+4. Only the newest live incarnation of a worker acts. An older incarnation exits and writes nothing more.
+5. Level, not edge: the same observation causes the same instructions, so a refused or lost instruction is repeated.
 
 The machine does no I/O. Its driver (the agent process or a simulation) reads in this order: target, own records, live
 incarnations, runs. Own records come before live incarnations: in the other order, a worker that joined and claimed in
-between would look dead. Runs come last: a run registers itself before it reads the target, so a run that is missing
-here will see that the target dropped the partition.
+between would seem gone. Runs come last: a run registers itself before it reads the target, so a run that is missing here
+will read that the target dropped the partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +28,7 @@ Reason = Literal["free", "gone", "older", "forced", "revoked", "leaving"]
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An own record as read: the incarnation that it names (None: free) and the dataVersion it was read at."""
+    """A partition's own record: the incarnation that it names (None: free) and the dataVersion at which it was read."""
 
     incarnation: str | None
     version: int
@@ -37,7 +36,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The owner record that blocks a claim, and when this worker first saw it, on its own clock.
+    """The own record that blocks a claim, and the time on this worker's clock when the worker first read it.
 
     `full`: only the cap prevents the claim.
     """
@@ -49,27 +48,26 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What a worker remembers between two events. Everything else is read again for each observation."""
+    """The memory of a worker between two events. Everything else is read again for each observation."""
 
     worker: str
     max_shutdown: float
     incarnation: str | None = None
-    leaving: float | None = None  # when it was asked to leave
+    leaving: float | None = None  # when the worker was asked to leave
     suspended: float | None = None  # when the last suspension was noticed
-    epoch: int | None = None  # of the effective slot at the last look
-    held: frozenset[str] = frozenset()  # what this incarnation owns or has tried to claim
+    epoch: int | None = None  # of the effective slot in the last observation
+    held: frozenset[str] = frozenset()  # partitions that this incarnation owns or tried to claim
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     draining: frozenset[str] = frozenset()
     done: bool = False
 
     def interest(self, target: frozenset[str] | None) -> frozenset[str]:
-        """The partitions whose own records an observation must contain, given the target that was just read."""
+        """Return the partitions whose own records an observation must contain, given the target that was just read."""
         return self.held | (target or frozenset())
 
     def let_go(self, target: frozenset[str] | None, owners: Mapping[str, Owner]) -> bool:
-        """Whether the target dropped a partition that this incarnation owns. Only then an observation must contain its
-        runs.
-        """
+        """Return whether the target dropped a partition that this incarnation owns. Only then must an observation contain
+        the runs of the incarnation."""
         mine = (p for p, owner in owners.items() if owner.incarnation == self.incarnation)
         return target is not None and any(p not in target for p in mine)
 
@@ -86,15 +84,14 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """One observation, taken from `began` to `now` (monotonic clock) in the order target, own records, live nodes,
-    runs.
+    """One observation, read from `began` to `now` (monotonic clock) in the order target, own records, live nodes, runs.
 
-    `target` is None where it cannot be read now; then nothing is concluded from it. `previous` is the epoch in the
-    other slot of the assign node: it distinguishes one publication since the last observation from several. A partition
-    without an entry in `owners` was not read or cannot be read, and is left alone. The `unread` ones did not fit into
-    this observation; their last known state still holds. `busy` are the partitions of this incarnation's runs, read
-    where it must release one of its partitions. `cap` is the largest number of partitions that the worker may hold
-    (None: no bound).
+    `target` is None if it cannot be read now; then the worker claims nothing and revokes nothing. `previous` is the epoch
+    in the other slot of the assign node. If neither epoch is that of the last observation, all waits start again. A
+    partition without an entry in `owners` was not read or cannot be read, and keeps its record. The own records of
+    `unread` did not fit into this observation; their last known state still holds. `busy` are the partitions of this
+    incarnation's runs, read only if it must release a partition. `cap` is the largest number of partitions that the
+    worker may hold (None: no bound).
     """
 
     began: float
@@ -112,9 +109,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """The connection may be broken, or the deadline of the observation passed. Nothing is written until records are
-    read again.
-    """
+    """The connection may be broken, or the observation took too long. Nothing is written until records are read again."""
 
     now: float
 
@@ -128,9 +123,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LeaveRequested:
-    """The worker was asked to leave (SIGTERM). `hurry`: it was asked again, so the next observation releases
-    everything.
-    """
+    """The worker was asked to leave (SIGTERM). With `hurry`, the next observation releases everything."""
 
     now: float
     hurry: bool = False
@@ -150,7 +143,7 @@ Event = Joined | Looked | Suspended | Lost | LeaveRequested | Ticked
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Set the own record to this incarnation, if the record is still at `version`."""
+    """Set the partition's own record to this incarnation, if the record is still at `version`."""
 
     partition: str
     version: int
@@ -160,7 +153,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Set the own record free, if the record is still at `version`."""
+    """Set the partition's own record free, if the record is still at `version`."""
 
     partition: str
     version: int
@@ -181,7 +174,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """No write, but a decision that is logged: `wait` or `drain`, for a partition."""
+    """Log a decision about a partition, `wait` or `drain`, without a write."""
 
     word: Literal["wait", "drain"]
     partition: str
@@ -190,7 +183,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """End the process. `clean`: it holds nothing any more."""
+    """End the process. `clean`: the worker holds no partition any more."""
 
     clean: bool
     reason: str
@@ -202,7 +195,7 @@ Machine = Callable[[State, Event], tuple[State, tuple[Instruction, ...]]]
 
 
 def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]]:
-    """One step of the `assigned` protocol; see the module's laws. Pure: the same input gives the same output."""
+    """Run one step of the `assigned` protocol (see the laws of the module)."""
     if state.done:
         return state, ()
     match event:
@@ -223,7 +216,7 @@ def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]
 
 
 def _fresh(state: State, incarnation: str | None) -> State:
-    """The same worker, with nothing of its former incarnation."""
+    """Return the state of the same worker without anything of its former incarnation."""
     return State(state.worker, state.max_shutdown, incarnation, leaving=state.leaving)
 
 
@@ -270,13 +263,13 @@ def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]
     if state.leaving is not None and not after.held:
         return _exit(after, clean=True, reason="left: everything is handed over")
     unknown = not mine and not after.held & look.unread
-    if _overdue(state, look) and unknown:  # what is left cannot be read, so it cannot be released either
+    if _overdue(state, look) and unknown:  # records that cannot be read cannot be released
         return _exit(after, clean=False, reason=f"left: nothing is known of {', '.join(sorted(after.held))}")
     return after, (*releases, *claims, *notes)
 
 
 def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]]:
-    """What is released now, and what waits for its run to end."""
+    """Return the releases of this observation, and the partitions that wait until their run ends."""
     overdue = _overdue(state, look)
     releases: list[Release] = []
     draining = set(state.draining & look.unread)
@@ -299,7 +292,7 @@ def _overdue(state: State, look: Looked) -> bool:
 
 
 def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[str, Waiting]]:
-    """What is claimed now in addition to `held`, and which owners are waited for since when."""
+    """Return the claims of this observation, and the partitions that wait. `held` is the number already held."""
     claims: list[Claim] = []
     waiting: dict[str, Waiting] = {}
     if state.leaving is not None or look.target is None:
@@ -323,7 +316,7 @@ def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[st
 
 
 def _reason(state: State, look: Looked, owner: Owner, since: float) -> Reason | None:
-    """Why a partition of the target may be claimed now; None while its owner is waited for."""
+    """Return why a partition of the target may be claimed now; None while the worker waits for its owner."""
     if owner.incarnation is None:
         return "free"
     if owner.incarnation not in look.live:
@@ -336,7 +329,7 @@ def _reason(state: State, look: Looked, owner: Owner, since: float) -> Reason | 
 
 
 def _notes(state: State, waiting: Mapping[str, Waiting], draining: frozenset[str]) -> list[Note]:
-    """One note when a wait or a drain begins, none while it lasts."""
+    """Return one note for each wait or drain that begins now, none for one that lasts."""
     begun = [
         Note("wait", p, "as many are held as may be" if w.full else f"owner={w.owner.incarnation}")
         for p, w in waiting.items()
@@ -346,10 +339,9 @@ def _notes(state: State, waiting: Mapping[str, Waiting], draining: frozenset[str
 
 
 def batches(instructions: Iterable[Instruction], most: int) -> Iterator[Batch | Instruction]:
-    """Groups instructions, in their order, into batches of at most `most`: consecutive claims, and releases with one
-    reason.
+    """Yield instructions in order; consecutive claims, or releases with one reason, in batches of at most `most`.
 
-    Each batch is one write. Before each, the driver checks that its observation is still valid.
+    Each batch is one write. Before each batch, the driver checks that its observation is still valid.
     """
     batch: list[Claim] | list[Release] = []
     for one in instructions:

@@ -3,7 +3,7 @@
 Law: equal content gives equal bytes, whatever the order of workers and partitions in the input.
 
 `Snapshot`, `Assignment` and `Plan` hold columns: the ids once, ordered as bytes, then arrays of numbers. `Worker`,
-`Partition` and `Move` are small objects that are made on demand: a million of them would take longer than the plan.
+`Partition` and `Move` are small objects that are created on demand: to create a million takes longer than the plan.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ USAGE: Final = ("cpu", "memory", "bandwidth_in", "bandwidth_out", "rate", "throu
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker. `capacity` has the unit of loads. The keys of `usage` are of `USAGE`. `max_partitions` None is no cap."""
+    """One worker. `capacity` is a relative share. The keys of `usage` are of `USAGE`. `max_partitions` None is no cap."""
 
     id: str
     incarnation: str | None = None
@@ -42,8 +42,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One source partition. Its worker must carry the labels `requires`. `rate` counts rows and `throughput` bytes, per
-    second."""
+    """One source partition. Its worker must carry the labels `requires`. `rate` is rows and `throughput` bytes a second."""
 
     id: str
     source: str = ""
@@ -76,9 +75,9 @@ class Unassigned:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a plan costs and reaches. An imbalance is max/mean utilization, None without workers.
+    """The cost and the result of a plan. An imbalance is max/mean utilization, None without workers.
 
-    `reason` is why nothing moves or what was approximated; otherwise it is empty.
+    `reason` states why nothing moves, why moves wait, or what was approximated; otherwise it is empty.
     """
 
     imbalance_before: float | None
@@ -92,8 +91,8 @@ class Measures:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How much may move at once: at most `budget` voluntary moves in a plan (None is no bound), at least `cooldown`
-    seconds between two plans with voluntary moves, and `grace` seconds in which a gone worker keeps its partitions."""
+    """The limits on moves: at most `budget` voluntary moves in a plan (None: no bound), and at least `cooldown` seconds
+    between two plans with voluntary moves. A gone worker keeps its partitions for `grace` seconds."""
 
     budget: int | None = None
     cooldown: float = 0.0
@@ -102,8 +101,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Team:
-    """The workers as columns. `cap` is `max_partitions` or UNLIMITED. `plain`: all are active, have the same
-    capacity and no cap."""
+    """The workers as columns. `cap` is `max_partitions` or UNLIMITED. `plain`: all are active, have equal capacity and no
+    cap."""
 
     capacity: Floats
     state: NDArray[np.int8]  # an index into STATES
@@ -112,7 +111,7 @@ class Team:
 
     @classmethod
     def of(cls, workers: Sequence[Worker]) -> "Team":
-        """The columns of these workers, in the order given."""
+        """Return the columns of these workers, in the order given."""
         size = len(workers)
         capacity = np.fromiter((w.capacity for w in workers), np.float64, size)
         state = np.fromiter((STATES.index(w.state) for w in workers), np.int8, size)
@@ -128,12 +127,12 @@ class Team:
 
     @property
     def cordoned(self) -> Bools:
-        """Marks the workers that keep their partitions and take no others."""
+        """Marks the workers that keep their partitions and get no others."""
         return np.asarray(self.state == 1)
 
     @property
     def draining(self) -> Bools:
-        """Marks the workers that must give all their partitions away."""
+        """Marks the workers that must release all their partitions."""
         return np.asarray(self.state == 2)
 
 
@@ -145,8 +144,8 @@ class Snapshot:
     """The immutable input of every decision. Workers and partitions are ordered by id as bytes.
 
     Columns over partitions: `owner` is an index into `workers`, UNOWNED, or -2-k for `gone[k]`. `source` and `kind` are
-    indices into `sources` and `kinds`. `rate` and `throughput` are NaN where unknown. `now` is in seconds, and
-    `absences` maps each gone worker to the time since when it is missing, in the same seconds.
+    indices into `sources` and `kinds`. `rate` and `throughput` are NaN where unknown. `now` is in seconds. `absences`
+    maps each gone worker to the time, on the clock of `now`, since which it is missing.
     """
 
     workers: tuple[Worker, ...]
@@ -175,7 +174,7 @@ class Snapshot:
         now: float = 0.0,
         absences: Mapping[str, float] | None = None,
     ) -> "Snapshot":
-        """Builds a snapshot. Raises AssignmentError if an id occurs twice or `owners` names an unknown partition."""
+        """Build a snapshot. Raises AssignmentError if an id occurs twice or `owners` names an unknown partition."""
         team = tuple(sorted(workers, key=lambda w: w.id.encode()))
         parts = sorted(partitions, key=lambda p: p.id.encode())
         place = _index_ids("worker", [w.id for w in team])
@@ -211,13 +210,13 @@ class Snapshot:
         )
 
     def name(self, code: int) -> str | None:
-        """The worker id of an owner code, None for UNOWNED."""
+        """Return the worker id of an owner code, None for UNOWNED."""
         if code == UNOWNED:
             return None
         return self.workers[code].id if code >= 0 else self.gone[-2 - code]
 
     def partition(self, index: int) -> Partition:
-        """The partition at this index."""
+        """Return the partition at this index."""
         requires, pin = self.kinds[self.kind[index]]
         rate, throughput = float(self.rate[index]), float(self.throughput[index])
         return Partition(
@@ -239,7 +238,7 @@ class Assignment:
     target: Codes
 
     def as_dict(self) -> dict[str, tuple[str, ...]]:
-        """Each worker with its partitions. An active worker without partitions has an empty entry."""
+        """Map each worker to its partitions. An active worker without partitions has an empty entry."""
         workers, ids = self.snapshot.workers, self.snapshot.partition_ids
         order = np.argsort(self.target, kind="stable")
         ends = np.searchsorted(self.target[order], np.arange(len(workers) + 1)).tolist()
@@ -255,7 +254,7 @@ View = TypeVar("View")
 
 
 class LazySequence(Sequence[View], Generic[View]):
-    """A read-only sequence that makes each item when it is read."""
+    """A read-only sequence that creates each item when it is read."""
 
     __slots__ = ()
 
@@ -263,7 +262,7 @@ class LazySequence(Sequence[View], Generic[View]):
         raise NotImplementedError
 
     def at(self, index: int) -> View:
-        """The item at `index`, which is between 0 and the length."""
+        """Return the item at `index`, which is between 0 and the length."""
         raise NotImplementedError
 
     @overload
@@ -290,8 +289,8 @@ class LazySequence(Sequence[View], Generic[View]):
 class Plan:
     """A target assignment and the ordered moves that lead to it. A dry run prints exactly what is published.
 
-    `due` is when to plan again, in the snapshot's seconds, None if only a change calls for it. `memory` can be written
-    as JSON and goes into the next call of `plan`.
+    `due` is when to plan again, in the snapshot's seconds; None: only after a change. `memory` can be written as JSON and
+    is passed to the next call of `plan`.
     """
 
     assignment: Assignment

@@ -1,16 +1,14 @@
-"""The agent: it represents one worker in a group. It joins, observes, decides by the reconcile machine, acts and
-drains.
+"""The agent represents one worker in a group: it joins, observes, decides by the reconcile machine, acts and drains.
 
 Laws:
 1. Every write is a compare-and-set on the version that was read.
-2. An observation that took longer than the session is surely alive is discarded.
+2. An observation that took longer than `SURELY_ALIVE` of the session timeout is discarded.
 3. After a suspension every record is read again before any write.
-4. When the session ends, the worker gives up everything. It joins again as another incarnation once the group exists
-   and no other live process has its id.
-5. Each decision, and each reason why it does not act, is logged in one line.
+4. When the session ends, the worker gives up everything. It joins again as another incarnation once the group exists and
+   no other live process has its id.
+5. Each decision, and each reason why the agent does not act, is logged in one line.
 
-`cycle` yields between any two calls to ZooKeeper. The process runs through it; the simulation lets other events happen
-at these points.
+`cycle` yields between any two calls to ZooKeeper. The simulation lets other events happen at these points.
 """
 
 import random
@@ -49,15 +47,15 @@ from rota.group.chooser import REREAD_AFTER, Chooser
 from rota.ids import is_incarnation, worker_of
 
 SURELY_ALIVE = 0.6  # fraction of the session timeout after which an observation is too old to act upon
-LINES = 100  # partitions that are logged one by one; more are counted
-AT_A_LOOK = 5_000  # own records that one observation reads at most: with more it would be too old to act upon
+LINES = 100  # partitions that are logged one by one; if there are more, lines count them
+AT_A_LOOK = 5_000  # the most own records that one observation reads; with more, it would be too old to act upon
 SHORTEST = 0.02  # seconds between two rounds
 
 Facts = dict[str, object]
 
 
 class Say(Protocol):
-    """Logs one decision: a word, and its facts."""
+    """Logs one decision: a word and its facts."""
 
     def __call__(self, word: str, /, **facts: object) -> None: ...
 
@@ -88,23 +86,23 @@ class Agent:
         self._machine = machine
         self.chooser = Chooser(tree, worker, say, clock, draw, ordinal=ordinal, replicas=replicas)
         self._session = 0
-        self._assign_version: int | None = None  # of the target last read: a claim checks it
-        self._pending = False  # a slot waits for the head to reach it
+        self._assign_version: int | None = None  # of the target last read; a claim checks this version
+        self._pending = False  # a slot has an epoch that the head has not reached
         self._read: dict[str, float] = {}  # own record -> when it was last read
-        self._settled: set[str] = set()  # records that matched the target then
+        self._settled: set[str] = set()  # own records that matched the target when last read
         self._unread: frozenset[str] = frozenset()  # records that did not fit into the last observation
         self._unreadable: frozenset[str] = frozenset()
         self._there: frozenset[str] = frozenset()  # the live names in the last observation
         self._silent = False  # whether the loss of ZooKeeper was logged, and its return not yet
-        self._idle = ""  # why it does not work, as last logged
+        self._idle = ""  # why the agent does not work, as last logged
         self._waiting: frozenset[str] = frozenset()  # processes that wait until this one ends, as last logged
 
     # --- what the process calls
 
     def cycle(self) -> Generator[None, None, None]:
-        """Runs one round: reads a fresh observation and executes the machine's instructions.
+        """Run one round: read a fresh observation and execute the machine's instructions.
 
-        It does not raise when ZooKeeper is unavailable or a record of the group cannot be read. It then writes nothing
+        If ZooKeeper is unavailable or a record of the group cannot be read, the agent raises nothing. It writes nothing
         until ZooKeeper answers, or until the record is repaired.
         """
         try:
@@ -127,14 +125,13 @@ class Agent:
             self._idles("no-group", {"reason": f"it waits until the group is founded: {error}"})
             yield from self._still()
         except Undecodable:
-            self._report()  # nothing is concluded from what cannot be read
+            self._report()  # the agent does not act upon what cannot be read
             yield from self._still()
 
     def leave(self, *, hurry: bool = False) -> None:
-        """Asks the agent to leave: it claims nothing more, hands over as the target drops partitions, and ends when it
-        holds none.
+        """Ask the agent to leave: it claims nothing more, releases what the target drops, and ends when it holds nothing.
 
-        With `hurry` it releases everything at once, also under a run. The next owner's claim fences that run.
+        With `hurry` it releases everything at once, even if a run consumes it. The next owner's claim fences that run.
         """
         if self.state.leaving is None or hurry:
             self.say("leaving", held=len(self.state.held), hurry=hurry or None)
@@ -142,7 +139,7 @@ class Agent:
             pass
 
     def publish(self, **changes: object) -> bool:
-        """Rewrites the live record with the changes. Returns whether ZooKeeper stored it."""
+        """Rewrite the live record with the changes. Return whether ZooKeeper stored it."""
         self.live = self.live.model_copy(update=changes)
         if self.state.incarnation is None or not self.store.active() or self.store.session != self._session:
             return False
@@ -160,7 +157,7 @@ class Agent:
         return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or eager
 
     def find_pause(self, soon: float, later: float) -> float:
-        """The seconds to wait until the next round."""
+        """Return the seconds to wait until the next round."""
         pause = soon if self.unsettled or self.state.incarnation is None else later
         due = self.chooser.due
         return pause if due is None else max(SHORTEST, min(pause, due - self.clock()))
@@ -168,7 +165,7 @@ class Agent:
     # --- the round
 
     def _still(self) -> Generator[None, None, None]:
-        """No observation could be taken: nothing is written until every record is read again, but time passes."""
+        """Pass time without an observation: nothing is written until every record is read again."""
         yield from self._feed(Suspended(self.clock()))
         yield from self._feed(Ticked(self.clock()))
 
@@ -190,9 +187,7 @@ class Agent:
         yield from self._feed(Joined(incarnation))
 
     def _waits(self, other: str) -> None:
-        """Another process has this id. The agent waits, because two processes that take over from each other would
-        never stop.
-        """
+        """Log that another process has this id, and wait: two processes that take over from each other would never stop."""
         seen = self.tree.read_many([self.paths.live(other)], Live).get(self.paths.live(other))
         facts = {"host": seen.record.host, "pid": seen.record.pid} if seen is not None else {}
         why = (
@@ -202,7 +197,7 @@ class Agent:
             membership.wait_beside(self.tree, self.worker, self.live)
 
     def _idles(self, word: str, facts: Mapping[str, object], about: str = "") -> bool:
-        """Logs once why the agent does not work, `about` one thing if that is given. Returns whether it logged now."""
+        """Log why the agent does not work, once for the same `about`, or else the same `facts`. Return whether it logged."""
         if (idle := f"{word} {about or facts}") == self._idle:
             return False
         self._idle = idle
@@ -229,13 +224,13 @@ class Agent:
             yield from self._feed(looked)
 
     def look(self) -> Generator[None, None, Looked]:
-        """Takes one observation, in the order that the machine's laws need: target, own records, live nodes, runs."""
+        """Return one observation, read in the order of the machine's laws: target, own records, live nodes, runs."""
         began = self.clock()
         cap = 0 if self.live.unable else overrides.cap(self.tree, self.worker, self.live.max_partitions)
         seen = self._target()
         target = seen.partitions if seen is not None else None
         epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)
-        if seen is not None and self.chooser.protocol != "assigned":  # it counts what it wrote itself
+        if seen is not None and self.chooser.protocol != "assigned":  # the versions of its own target
             epoch, previous = seen.version, seen.version - 1
         yield
         owners = self._own(target)
@@ -252,18 +247,17 @@ class Agent:
         return Looked(began, now, epoch, previous, target, owners, names, newest, busy, cap, self._unread)
 
     def _target(self) -> Target | None:
-        """This worker's target; None where it cannot be read now."""
+        """Return this worker's target; None if there is none or it cannot be read now."""
         try:
             target = self.tree.target(self.worker)
         except Undecodable:
-            return None  # it is in the tree's quarantine, and logged in `_report`
+            return None  # `tree.unreadable` has it, and `_report` logs it
         self._assign_version = target.version if target is not None else None
         self._pending = target is not None and target.previous is not None and target.previous > target.epoch
         return target
 
     def _own(self, target: frozenset[str] | None) -> dict[str, Owner]:
-        """The own records of what is in the target or held: at most `AT_A_LOOK`, those that were read longest ago
-        first.
+        """Return the own records of partitions in the target or held: at most `AT_A_LOOK`, the least recently read first.
 
         Settled records are read again only every `REREAD_AFTER` seconds.
         """
@@ -283,7 +277,7 @@ class Agent:
         return {p: Owner(view.incarnation, view.version) for p, view in views.items()}
 
     def _newest(self, live: frozenset[str]) -> str | None:
-        """The live incarnation of this worker that joined last."""
+        """Return the live incarnation of this worker that joined last."""
         mine = sorted(n for n in live if worker_of(n) == self.worker)
         if len(mine) < 2:
             return mine[0] if mine else None
@@ -291,7 +285,7 @@ class Agent:
         return max(((node.czxid, name) for node, name in nodes if node is not None), default=(0, None))[1]
 
     def _hear(self, names: Iterable[str]) -> None:
-        """Logs one line for a process that waits until this one ends."""
+        """Log one line for each process with this worker's id that waits until this process ends."""
         waiting = membership.waiting_beside(self.tree, self.worker, names)
         for name in sorted(waiting.keys() - self._waiting):
             why = "it has this worker's id and waits until this one is gone. Give each worker an id of its own"
@@ -299,7 +293,7 @@ class Agent:
         self._waiting = frozenset(waiting)
 
     def _report(self) -> None:
-        """Logs one line for a record that cannot be read, not one for each observation."""
+        """Log one line for each record that cannot be read, not one for each observation."""
         for path in sorted(self.tree.unreadable.keys() - self._unreadable):
             self.say("unreadable", path=path, reason=self.tree.unreadable[path])
         self._unreadable = frozenset(self.tree.unreadable)
@@ -320,7 +314,7 @@ class Agent:
         self._say_notes(instructions)
 
     def _still_proven(self, look: Looked) -> bool:
-        """Whether the observation may still be acted upon: same session, connection good, not too old."""
+        """Return whether the observation may still be acted upon: same session, connection good, not too old."""
         fresh = self.clock() - look.began <= self.patience
         return fresh and self.store.session == self._session and self.store.active()
 
@@ -334,7 +328,7 @@ class Agent:
                 self.done = instruction
 
     def _write(self, batch: Batch) -> None:
-        """Executes claims, or releases, as one write."""
+        """Execute a batch of claims, or of releases, as one write."""
         versions = {one.partition: one.version for one in batch}
         first = batch[0]
         if isinstance(first, Release):
@@ -359,9 +353,7 @@ class Agent:
             self._say_each(word, {note.partition: {"reason": note.detail} for note in notes if note.word == word})
 
     def _say_each(self, word: str, facts_of: Mapping[str, Facts]) -> None:
-        """Logs a line for each partition. Above `LINES`, partitions with the same facts share one line that counts
-        them.
-        """
+        """Log a line for each partition. Above `LINES`, partitions with the same facts share one line that counts them."""
         if len(facts_of) <= LINES:
             for partition, facts in facts_of.items():
                 self.say(word, partition=partition, **facts)

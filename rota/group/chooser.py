@@ -1,13 +1,12 @@
-"""What a worker of a group without a controller does before each observation: reads the others, decides, writes its
-target.
+"""Choose the target of a worker without a controller, before each observation: read the others, decide, write the target.
 
 Laws:
-1. It decides by the protocol that the group's settings named when it joined. It keeps that protocol until it restarts,
-   and does not join while a live worker runs another protocol.
-2. It reads the other workers when something may have changed (live workers, grabs, an owner that it waits for, a time
-   set by its protocol), and every `REREAD_AFTER` seconds.
-3. It takes the grab of a partition before its target names the partition, and releases the grab afterwards.
-4. It owns nothing: see `rota.core.protocols.observation`.
+1. A worker decides by the protocol that the group's settings named when it joined. It keeps that protocol until it
+   restarts, and does not join while a live worker runs another protocol.
+2. The chooser reads the other workers when something may have changed (live workers, grabs, an owner that its worker
+   waits for, a time set by its protocol), and every `REREAD_AFTER` seconds.
+3. It creates the grab of a partition before its target names the partition, and releases the grab afterwards.
+4. It changes no ownership record: see `rota.core.protocols.observation`.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from rota.core.protocols.observation import Decide, Decision, Observation
 
 REREAD_AFTER = 5.0  # seconds after which the others, and settled own records, are read again without a change
-EAGER = 10.0  # seconds after the last change in which it observes more often while a change is in progress
+EAGER = 10.0  # seconds after the last change in which a worker with a change in progress observes more often
 
 
 class Chooser:
@@ -51,15 +50,13 @@ class Chooser:
     def _begin(self) -> None:
         self._memory: Mapping[str, Any] = {}
         self._last: Decision | None = None
-        self._seen: tuple[Observation, Mapping[str, Any]] | None = None  # and the options
+        self._seen: tuple[Observation, Mapping[str, Any]] | None = None  # the last observation and its options
         self._key: object = None  # what triggered the last observation
         self._at = self._changed = float("-inf")  # when the others were last read, and last changed
         self._note = ""
 
     def join(self, meta: Meta) -> str:
-        """Starts a new incarnation under the group's protocol. Returns why it may not join, or an empty string. Raises
-        ConfigError.
-        """
+        """Start a new incarnation under the group's protocol. Return why it may not join, or "". Raises ConfigError."""
         others = {
             one.worker: one.record.protocol for one in self.tree.live() if one.record and one.worker != self.worker
         }
@@ -75,34 +72,33 @@ class Chooser:
 
     @property
     def pending(self) -> bool:
-        """Whether a change is in progress, so that an observation may differ although no record was written."""
+        """Whether a change is in progress. If so, an observation may differ although no record was written."""
         return self._decide is not None and (self._last is None or self._last.pending)
 
     @property
     def due(self) -> float | None:
-        """The latest time at which the protocol wants to decide again, on the own clock. None: the usual interval."""
+        """The latest time, on this worker's clock, of the protocol's next decision. None: the usual interval."""
         return self._last.due if self._decide is not None and self._last is not None else None
 
     @property
     def eager(self) -> bool:
-        """Whether a change is in progress and something changed recently, so that the next observation should come
-        soon.
-        """
+        """Whether a change is in progress and something changed recently. If so, the next observation should come soon."""
         return self.pending and (self._last is None or self.clock() - self._changed < EAGER)
 
     def has_read(self, since: float) -> bool:
-        """Whether it read the other workers since then, on the own clock. Under `assigned` there is nothing to read."""
+        """Return whether the other workers were read after `since`, on this worker's clock. Under `assigned` nothing is
+        read, and this is always true."""
         return self._decide is None or self._at >= since
 
     def choose(self, state: State, live: frozenset[str], owned: frozenset[str]) -> Generator[None, None, None]:
-        """Chooses a target again if something may have changed.
+        """Choose a target again if something may have changed.
 
         `live` are the live names in the last observation; `owned` is the part of the target that this incarnation owns.
         Raises what the reads raise.
         """
         if self._decide is None or state.incarnation is None or state.done:
             return
-        from rota.coordination.alone import list_grabs  # it imports numpy, and `assigned` does without
+        from rota.coordination.alone import list_grabs  # it imports numpy, which `assigned` does not need
 
         key = (live, list_grabs(self.tree), state.leaving is None, frozenset(state.waiting))
         now, due = self.clock(), self.due
@@ -152,7 +148,7 @@ class Chooser:
             self._key = ()  # another write came first, or this incarnation is gone: observe again
 
     def _decide_once(self, seen: "Observation", meta: Meta) -> "Decision":
-        """The protocol's decision. If the observation is the same as before, the decision is not computed again."""
+        """Return the protocol's decision. It is not computed again for the same observation."""
         assert self._decide is not None
         try:
             options = check_protocol(self.protocol, meta.options if meta.protocol == self.protocol else {})
@@ -183,9 +179,9 @@ class Chooser:
 
 
 def _find_contested(seen: "Observation", state: State, *, fresh: bool) -> frozenset[str]:
-    """The partitions that this worker names in vain: the owner is a live worker that names the partition too.
+    """Return the partitions of this worker's target that another live worker owns and names too.
 
-    In a new incarnation: those that another worker names.
+    In a new incarnation (`fresh`): all that another worker names.
     """
     if fresh:
         others = [one.target for name, one in seen.members.items() if name != seen.me]

@@ -1,7 +1,7 @@
-"""Founds a group with the settings and the partitions that the code declares.
+"""Found a group with the settings and the partitions that the code declares.
 
 Laws: what exists is left as it is, so founding again writes nothing. No partition is ever removed. A process does not
-put back its settings after they were replaced: another Dagster process declares the ones that replaced them.
+write its settings again after another Dagster process replaced them with its own.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,12 @@ from rota.pipeline import Group
 from rota.registry import open_source
 
 Listed = tuple[str, ...] | str  # the keys of a source, or why it cannot be read
-Declared = tuple[str, Mapping[str, object], int]  # the settings as they were written, and the zxid of that write
+Declared = tuple[str, Mapping[str, object], int]  # settings as declared (repr) and as written, the write's zxid
 last_declared: dict[str, Declared] = {}  # group's id -> what this process last declared
 
 
 def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:
-    """Maps each pipeline of the group to its source's keys, or to the reason why the source could not be read."""
+    """Map each pipeline of the group to its source's keys, or to the reason why the source could not be read."""
     found: dict[str, Listed] = {}
     for pipeline in catalog.of_group(group):
         try:
@@ -38,8 +38,7 @@ def list_sources(catalog: Catalog, group: str) -> dict[str, Listed]:
 
 
 def found_group(tree: GroupState, catalog: Catalog, listed: Mapping[str, Listed]) -> dict[str, str]:
-    """Founds the group, writes its declared settings, and adds the partitions of `listed`, the fresh result of
-    `list_sources`.
+    """Found the group, write its declared settings, and add the partitions of `listed`, fresh from `list_sources`.
 
     Returns the problems: why a pipeline's source could not be read, which pipeline's partitions do not fit, and which
     other declaration of the group is in force. Raises Unavailable, Undecodable.
@@ -62,9 +61,10 @@ def found_group(tree: GroupState, catalog: Catalog, listed: Mapping[str, Listed]
 def follow(
     store: Store, catalog: Catalog, group: str, *, slots: bool = False, listed: Mapping[str, Listed] | None = None
 ) -> Look:
-    """What Dagster's sensor does at each tick: founds what is declared and missing, then observes.
+    """Found what is declared and missing, then observe, as Dagster's sensor does at each tick.
 
-    Returns the problems of both. `slots` is as in `observe`; `listed` is given if the sources were read just now.
+    The observation has the problems of both steps. `slots` is as in `observe`; `listed` is given if the sources were read
+    just now.
     """
     tree = GroupState(store, group)
     problems = found_group(tree, catalog, list_sources(catalog, group) if listed is None else listed)
@@ -75,7 +75,8 @@ def follow(
 class GroupWatcher:
     """Follows a group again and again.
 
-    Law: it returns what `follow` would, and reads ZooKeeper again only if the store's stamp or a source changed.
+    Law: `look` returns what `follow` would return. It reads ZooKeeper again only if the store's stamp or a source
+    changed, or if the last observation needed a decision or has a `due`.
     """
 
     def __init__(self, store: Store, catalog: Catalog, group: str) -> None:
@@ -83,23 +84,23 @@ class GroupWatcher:
         self._readings = Readings(store)
 
     def look(self) -> Look:
-        """The current observation of the group. Raises as `follow` does."""
+        """Return the current observation of the group. Raises as `follow` does."""
         self._readings.refresh()
         listed = list_sources(self.catalog, self.group)
         return self._readings.keep(
             "look",
             lambda: follow(self.store, self.catalog, self.group, listed=listed),
             about=listed,
-            lasts=lambda seen: not seen.needed and seen.due is None,  # its time comes without a change in ZooKeeper
+            lasts=lambda seen: not seen.needed and seen.due is None,  # `due` passes without a change in ZooKeeper
         )
 
 
 def _put_settings(tree: GroupState, declared: Group) -> str:
-    """Writes the settings that the code declares now. Returns an empty string, or why they were left as they are.
+    """Write the settings that the code declares now. Return an empty string, or why the stored settings were kept.
 
-    Settings that were written and then replaced are not written again: two processes that each put back their own would
-    ask for rebalances for ever. Both declarations are named instead. Settings older than ours came back with an older
-    ZooKeeper, and are replaced.
+    Settings that this process wrote and another process replaced are not written again: the two would replace each
+    other's settings for ever. The returned text names both declarations. If the stored settings are older than ours, an
+    older ZooKeeper was restored, and the settings are written again.
     """
     wanted: dict[str, object] = {
         "protocol": declared.protocol,

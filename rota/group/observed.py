@@ -1,10 +1,10 @@
-"""Ownership in a group whose workers decide alone, recorded once it has settled, in the form of a plan.
+"""Record the ownership that workers reached without a controller, once it has settled, in the form of a plan.
 
 Laws: nothing is decided here and no worker's target is written. The record holds what the targets of live workers name,
-once each partition is named at most once, each worker owns what it names, and no worker asks for a partition that it
-does not own (under `race` a grab outlives the claim). A move starts at the worker that was recorded last for the
-partition. Its reason is that this worker is gone, drains or may not hold the partition; otherwise it names the taker,
-the giver and the counts. Its time is the time of the claim in the own record; the move is recorded seconds later.
+once each partition is named at most once, each worker owns what it names, and no worker asks for a partition that it does
+not own (under `race` a grab outlives the claim). A move starts at the last recorded worker of the partition. Its reason
+is that this worker is gone, drains or may not hold the partition; otherwise the reason names the taker, the giver and the
+counts. Its time is the time of the claim in the own record, seconds before the move is recorded.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ KEY = "observed"  # key in the controller's memory: worker -> partitions, as las
 
 
 def find_unsettled(tree: GroupState, seen: Basis) -> str:
-    """The change that is in progress, in words; empty if none is."""
+    """Return the change that is in progress, in words; empty if none is."""
     grabs = {name: incarnation for name, incarnation in read_grabs(tree).items() if is_partition(name)}
     got = tree.owned(grabs) if grabs else {}
     if asked := [p for p, incarnation in grabs.items() if p not in got or got[p].incarnation != incarnation]:
@@ -50,13 +50,13 @@ def find_unsettled(tree: GroupState, seen: Basis) -> str:
         return f"waiting for a worker: {counted(len(waiting), 'partition')}"
     incarnations = {worker_of(one): one for one in seen.members}
     owned = tree.owned(named)
-    readable = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # the others wait for an operator
+    readable = (p for p in named if tree.paths.own(p) not in tree.unreadable)  # unreadable records wait for an operator
     late = [p for p in readable if p not in owned or owned[p].incarnation != incarnations[named[p][0]]]
     return f"changing hands: {counted(len(late), 'partition')}" if late else ""
 
 
 def _find_named(tree: GroupState, known: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Maps each known partition to the live workers whose own targets name it."""
+    """Map each known partition to the live workers whose own targets name it."""
     named: dict[str, tuple[str, ...]] = {}
     for worker, partitions in find_own_targets(tree).items():
         for partition in partitions.intersection(known):
@@ -71,7 +71,7 @@ def _finds_taker(partition: str, workers: Iterable[Worker], seen: Basis) -> bool
 
 
 def see(tree: GroupState) -> tuple[GroupSnapshot, Plan]:
-    """What happened since the last record, as a plan."""
+    """Return the current observation, and the moves since the last record as a plan."""
     memory = tree.controller().record.memory.get(KEY)
     noted = memory if isinstance(memory, Mapping) else {}
     before = {str(p): str(w) for w, ids in noted.items() if isinstance(ids, list) for p in ids}
@@ -86,7 +86,7 @@ def see(tree: GroupState) -> tuple[GroupSnapshot, Plan]:
 
 
 def _make_explainer(snapshot: Snapshot, target: Codes, protocol: str) -> Callable[[int], str]:
-    """The reason of a move that nothing forced: "w2 claimed it from w1, which held 6 while the quota is 5"."""
+    """Return the function that explains a voluntary move: "w2 claimed it from w1, which held 6 while the quota is 5"."""
     held = np.bincount(snapshot.owner[snapshot.owner >= 0], minlength=max(1, len(snapshot.workers)))
     active = sum(1 for worker in snapshot.workers if worker.state == "active")
     quota = -(-len(snapshot.partition_ids) // max(1, active))
@@ -102,7 +102,7 @@ def _make_explainer(snapshot: Snapshot, target: Codes, protocol: str) -> Callabl
 
 
 def _remember(planned: Plan, snapshot: Snapshot, target: Codes) -> Plan:
-    """The plan, whose memory holds the current owners. A partition without an owner keeps its last recorded owner."""
+    """Return the plan with the current owners as its memory. A partition without an owner keeps its last recorded owner."""
     noted: dict[str, list[str]] = {}
     codes = np.where(target >= 0, target, snapshot.owner)
     for partition, code in zip(snapshot.partition_ids, codes.tolist(), strict=True):
@@ -112,13 +112,13 @@ def _remember(planned: Plan, snapshot: Snapshot, target: Codes) -> Plan:
 
 
 def count_before(snapshot: Snapshot) -> dict[str, int]:
-    """Maps each worker to the number of partitions in the last record."""
+    """Map each worker to the number of partitions in the last record."""
     names = (snapshot.name(code) for code in snapshot.owner.tolist())
     return dict(Counter(name for name in names if name is not None))
 
 
 def find_claim_times(tree: GroupState, planned: Plan) -> dict[str, float]:
-    """Maps each partition to the time of its taker's claim, in server seconds, for the moves that an epoch keeps.
+    """Map each partition to the time of its taker's claim, in server seconds, for the moves that an epoch keeps.
 
     A partition that changed hands again has no entry.
     """

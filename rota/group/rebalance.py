@@ -1,9 +1,9 @@
-"""Decides and publishes: reads the group, plans, publishes the plan.
+"""Read the group, plan, and publish the plan.
 
-Laws: `rebalance` publishes what `preview` shows, if nothing changed between the two. Whether a decision is due is found
-by comparing the group with what the published epoch was made from, and is never remembered: a failed rebalance, a grace
-period and a drain are found again at the next observation. An observation writes nothing. A plan that changes no target
-publishes no epoch; only the head records what was observed.
+Laws: `rebalance` publishes what `preview` shows, if nothing changed between the two. An observation finds whether a
+decision is due by comparing the group with the basis of the published epoch; it stores nothing. A failed rebalance, a
+grace period and a drain are therefore found again at the next observation. A plan that changes no target publishes no
+epoch; only the head records the new basis.
 """
 
 import logging
@@ -23,15 +23,15 @@ from rota.errors import ConfigError, counted
 from rota.group.observed import count_before, find_claim_times, find_unsettled, see
 from rota.ids import worker_of
 
-CHANGED = "a record of the group changed"  # if the inputs of the last decision are unknown
+CHANGED = "a record of the group changed"  # the reason if the inputs of the last decision are unknown
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a watcher observes: the live workers, what changed since the last decision, and whether a decision is due.
+    """One observation by a watcher: the live workers, the changes since the last decision, and whether a decision is due.
 
-    `keys` maps each pipeline's name to its source keys. `problems` maps what is concerned to what is wrong.
+    `keys` maps each pipeline's name to its source keys. `problems` maps the name of a thing to its problem.
     """
 
     epoch: int
@@ -48,20 +48,20 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A plan that was not published, with the snapshot it was made from."""
+    """A plan that was not published, with the snapshot from which it was made."""
 
     look: GroupSnapshot
     plan: Plan
 
     @property
     def snapshot(self) -> Snapshot:
-        """What the planner read."""
+        """The input of the planner."""
         return self.look.snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """The result of a rebalance. `published` is false if no target changed: `epoch` is then the current epoch.
+    """The result of a rebalance. If no target changed, `published` is false and `epoch` is the current epoch.
 
     `imbalance` is max/mean utilization "by count" and "by rows". `doubles` are partitions in more than one effective
     target, read back after the publication; there must be none. `unreadable` are records that could not be read.
@@ -79,15 +79,15 @@ class Rebalanced:
 
 
 def observe(tree: GroupState, *, slots: bool = False) -> Look:
-    """Observes the group. Writes nothing.
+    """Observe the group. Write nothing.
 
-    `slots`: reads every target too. A target that cannot be read stops its worker, and only a new epoch repairs it.
+    With `slots` it reads every target too: a target that cannot be read stops its worker until a new epoch repairs it.
     Raises NoGroup, Undecodable, Unavailable.
     """
     seen = read_basis(tree)
     others = _find_others(tree, seen.meta.protocol)
     head, said = seen.head.record, seen.head.node.mtime / 1000
-    # The clock went back behind `said`.
+    # Also due if the clock went back, to before the head was written.
     due = head.due is not None and not seen.moved and not said <= tree.store.now() < head.due
     torn = _torn(tree) if slots and not seen.moved else ""
     unsettled = find_unsettled(tree, seen) if seen.moved and seen.meta.protocol != ASSIGNED else others
@@ -106,10 +106,9 @@ def observe(tree: GroupState, *, slots: bool = False) -> Look:
 
 
 def preview(tree: GroupState) -> Preview:
-    """The plan for the current state of the group. Writes nothing. A rebalance that finds the same state publishes this
-    plan.
+    """Return the plan that a rebalance of the same state would publish. Write nothing.
 
-    Where workers decide alone: what they did since the last record.
+    In a group without a controller: what the workers did since the last record.
     """
     if tree.meta().protocol != ASSIGNED:
         return Preview(*see(tree))
@@ -121,10 +120,10 @@ def preview(tree: GroupState) -> Preview:
 
 
 def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
-    """Takes control, plans, publishes.
+    """Take control, plan, publish. In a group without a controller, record what the workers did.
 
-    Raises Conflict if another process took control meanwhile: then nothing was published. Where workers decide alone,
-    it records what they did. Raises ConfigError where live workers run another protocol.
+    Raises Conflict if another process took control meanwhile: then nothing was published. Raises ConfigError if the
+    protocol is `assigned` and a live worker runs another protocol.
     """
     protocol = tree.meta().protocol
     if protocol == ASSIGNED and (why := _find_others(tree, protocol)):
@@ -156,9 +155,8 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
 
 
 def sentence(why: str, planned: Plan, total: int) -> str:
-    """The result of a decision, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable). Imbalance
-    1.02.".
-    """
+    """Return the result of a decision in words, without the epoch: "w2 left. 5 of 16 partitions moved (5 unavoidable).
+    Imbalance 1.02."."""
     did, parts = planned.measures, [f"{why}."]
     if did.moves:
         parts.append(f"{did.moves:,} of {counted(total, 'partition')} moved ({did.unavoidable_moves:,} unavoidable).")
@@ -174,7 +172,7 @@ def sentence(why: str, planned: Plan, total: int) -> str:
 
 
 def because(joined: Iterable[str], left: Iterable[str], otherwise: str) -> str:
-    """Which workers came and went, in words; "restarted" for one that did both."""
+    """Return which workers joined and left, in words; "restarted" for a worker that did both."""
     came, gone = set(joined), set(left)
     said = []
     for names, verb in ((gone - came, "left"), (came & gone, "restarted"), (came - gone, "joined")):
@@ -186,7 +184,7 @@ def because(joined: Iterable[str], left: Iterable[str], otherwise: str) -> str:
 
 
 def _find_others(tree: GroupState, protocol: str) -> str:
-    """Which live workers run another protocol than the group's; empty if none does."""
+    """Return which live workers run another protocol than the group's; empty if none does."""
     live = [one for one in tree.newest(tree.live()).values() if one.record is not None]
     others = sorted(one.worker for one in live if one.record is not None and one.record.protocol != protocol)
     if not others:
@@ -198,7 +196,7 @@ def _find_others(tree: GroupState, protocol: str) -> str:
 
 
 def _torn(tree: GroupState) -> str:
-    """Which targets cannot be read; empty if all can."""
+    """Return which targets cannot be read; empty if all can."""
     tree.assigns()
     lost = tree.find_torn(tree.paths.assigns)
     return f"the target of {', '.join(sorted(lost))} cannot be read" if lost else ""
@@ -211,14 +209,14 @@ def _why(seen: Basis, due: bool) -> str:
 
 
 def _because(seen: Basis, otherwise: str) -> str:
-    """Which workers came and went, and what operators, pipeline files and sources changed; else `otherwise`."""
+    """Return which workers joined or left, and what operators, pipeline files and sources changed; else `otherwise`."""
     before = {worker_of(incarnation) for incarnation in seen.controller.record.members}
     workers = because(seen.joined, {*seen.left, *before.intersection(seen.joined)}, "")
     return ", ".join([*filter(None, [workers]), *seen.changes]) or otherwise
 
 
 def _otherwise(seen: GroupSnapshot) -> str:
-    """Why a decision is due if no worker came or went and no input changed."""
+    """Return why a decision is due if no worker came or went and no input changed."""
     if fresh := int((seen.snapshot.owner == -1).sum()):
         return f"{counted(fresh, 'partition')} had no owner"
     if restless := [f"{w.id} is {w.state}" for w in seen.snapshot.workers if w.state != "active"]:
@@ -237,7 +235,7 @@ def _imbalances(snapshot: Snapshot, target: Codes) -> dict[str, float | None]:
 
 
 def _doubles(tree: GroupState) -> dict[str, tuple[str, ...]]:
-    """Partition -> its workers, for each that is in more than one effective target."""
+    """Map each partition that is in more than one effective target to its workers."""
     holding: dict[str, list[str]] = {}
     own = {w: t.partitions for w, t in tree.targets()[1].items()}
     for worker, partitions in (own if tree.meta().protocol == ASSIGNED else find_own_targets(tree)).items():

@@ -1,4 +1,4 @@
-"""How busy this machine is, as smoothed fractions from 0 to 1 that are reported only when they changed."""
+"""The usage of this machine, as smoothed fractions from 0 to 1 that are reported only when they changed."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +14,8 @@ SMOOTH = 0.5  # weight of the newest sample
 class Usage:
     """Measures cpu, memory, and bandwidth_in and bandwidth_out if the network cards report their speed.
 
-    Law: `read_news` returns the fractions if one of them changed by `NEWS` since the last report, or after `STALE` seconds;
-    else None. It samples every `EVERY` seconds at most.
+    Law: `read_news` returns the fractions if one of them changed by `NEWS` since the last report, or after `STALE`
+    seconds; else None. It samples at most once in `EVERY` seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,7 +27,7 @@ class Usage:
         psutil.cpu_percent()  # the first call only starts the interval
 
     def read_news(self) -> Mapping[str, float] | None:
-        """The fractions, or None if there is nothing new to report."""
+        """Return the fractions, or None if there is nothing new to report."""
         now = self._clock()
         if now - self._sampled_at < EVERY:
             return None
@@ -59,6 +59,6 @@ class Usage:
 
 
 def _bytes() -> tuple[int, int]:
-    """Bytes received and sent by all cards since the machine started; zeros if the system does not say."""
+    """Return the bytes that all cards received and sent since the machine started; zeros if they are unknown."""
     count = psutil.net_io_counters()
     return (count.bytes_recv, count.bytes_sent) if count is not None else (0, 0)

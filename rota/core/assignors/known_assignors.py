@@ -22,7 +22,7 @@ ASSIGNORS: dict[str, tuple[str, str]] = {
     "threshold-shed": ("pulsar.older_shedders", "assign_by_threshold"),
     "uniform-shed": ("pulsar.older_shedders", "assign_by_extremes"),
 }
-BY_COUNT = frozenset({"sticky"})  # the imbalance of their plans is measured by count; of others by load
+BY_COUNT = frozenset({"sticky"})  # assignors whose imbalance is measured by count, not by load
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,8 +31,8 @@ class Proposal:
 
     `explain(partition)` explains a voluntary move. `note` states what was approximated or why nothing moves. `due` is
     when to plan again, in the snapshot's seconds. `lower_bound`: no assignment within the assignor's own budget has a
-    peak utilization below it. `proven`: no counts are more even; only assignors by count set it. `remember(target)` is
-    the memory if only the moves of `target` happen; without it the memory is `memory`.
+    lower peak utilization. `proven`: no valid counts are more even; read only for assignors by count. `remember(target)`
+    returns the memory if only the moves of `target` happen; if it is None, `memory` is kept.
     """
 
     target: "Codes"
@@ -52,7 +52,7 @@ class Assignor(Protocol):
 
 
 def find_assignor(name: str) -> Assignor:
-    """The assignor of this name. Raises ConfigError with the known names."""
+    """Return the assignor of this name. Raises ConfigError with the known names."""
     if name not in ASSIGNORS:
         raise ConfigError(f"Unknown assignor {shown(name)}. Known: {', '.join(sorted(ASSIGNORS))}")
     module, function = ASSIGNORS[name]

@@ -16,7 +16,7 @@ _LEVELS = 8
 
 
 def find_nearest_valid(snapshot: Snapshot, match: Bools, keeps: Codes, wish: Codes) -> Codes:
-    """The valid assignment nearest to `wish`. A partition whose wish is below 0 may go anywhere."""
+    """Return the valid assignment nearest to `wish`. A partition whose wish is below 0 may go anywhere."""
     wish = drop_invalid_wishes(snapshot, match, keeps, wish)
     if not len(wish) or not len(snapshot.workers):
         return wish
@@ -37,8 +37,7 @@ def find_nearest_valid(snapshot: Snapshot, match: Bools, keeps: Codes, wish: Cod
 
 
 def drop_invalid_wishes(snapshot: Snapshot, match: Bools, keeps: Codes, wish: Codes) -> Codes:
-    """`wish` with -1 where it is invalid: a worker without the labels or the pin, or one that is not active and is not the
-    owner."""
+    """Return `wish` with -1 for each invalid worker: one without the labels or the pin, or neither active nor the owner."""
     if not len(snapshot.workers):
         return np.full(len(wish), -1, np.int32)
     worker = np.maximum(wish, 0)
@@ -47,7 +46,7 @@ def drop_invalid_wishes(snapshot: Snapshot, match: Bools, keeps: Codes, wish: Co
 
 
 def _solve_flow(snapshot: Snapshot, classes: PartitionClasses, wished: Ints) -> tuple[Ints, Ints]:
-    """How many partitions of each class go where wished and how many elsewhere, by a maximum flow of minimum cost."""
+    """Return how many partitions of each class go where wished and how many elsewhere: a maximum flow of minimum cost."""
     from ortools.graph.python import min_cost_flow
 
     groups, workers = classes.may.shape

@@ -1,6 +1,6 @@
-"""Reads the options and the memory of an assignor.
+"""Read the options and the memory of an assignor.
 
-Law: an unknown or wrong one raises ConfigError with one line that names it, its value and the valid values.
+Law: an unknown or invalid option raises ConfigError, one line with the option, its value and the valid values.
 """
 
 import math
@@ -15,8 +15,8 @@ MOST = 1e15  # the largest whole number that an option may be
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The default and the valid values of an option: one of `words`, true and false, or numbers from `least` to `most`,
-    whole ones only if `whole`."""
+    """The default and the valid values of an option: one of `words`; else true and false if the default is a boolean;
+    else numbers from `least` to `most`, only whole ones with `whole`."""
 
     default: Any
     least: float = 0.0
@@ -25,7 +25,7 @@ class Option:
     words: tuple[str, ...] = ()
 
     def check(self, where: str, value: Any) -> Any:
-        """Returns `value` if it is valid. Raises ConfigError."""
+        """Return `value` if it is valid. Raises ConfigError otherwise."""
         if self.words:
             if value not in self.words:
                 raise ConfigError(f"{where}: {shown(value)} is not valid. Valid: {', '.join(self.words)}")
@@ -48,7 +48,7 @@ class Option:
 def read_options(
     assignor: str, given: Mapping[str, Any], known: Mapping[str, Option], where: str = "options"
 ) -> dict[str, Any]:
-    """The value of every option in `known`. One that is missing or None has its default. Raises ConfigError."""
+    """Return the value of each option in `known`, its default if `given` lacks it or has None. Raises ConfigError."""
     for name in given:
         if name not in known:
             valid = ", ".join(sorted(known)) or "none"
@@ -60,7 +60,7 @@ def read_options(
 
 
 def read_part(memory: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The part of `memory` that belongs to `name`, empty if there is none. Raises ConfigError if it is no object."""
+    """Return the part of `memory` that belongs to `name`, empty if there is none. Raises ConfigError if it is no object."""
     found = memory.get(name)
     if found is not None and not isinstance(found, Mapping):
         raise ConfigError(f"memory.{name}: {shown(found)} is not valid. Valid: an object, as answered last")
@@ -68,9 +68,9 @@ def read_part(memory: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def read_memory(where: str, memory: Mapping[str, Any], shapes: Mapping[str, str]) -> dict[str, Any]:
-    """Reads the fields of a memory that `shapes` names: "number", or an object of "numbers", "names" or "lists" of six
-    numbers. A missing field is empty, and one that `shapes` does not name is dropped. Raises ConfigError for a field of
-    another shape."""
+    """Return the fields of a memory that `shapes` names. A shape is "number", or an object of "numbers", "names" or
+    "lists" of six numbers. A missing field is empty, and others are dropped. Raises ConfigError for a field of another
+    shape."""
     found: dict[str, Any] = {}
     for name, shape in shapes.items():
         value = memory.get(name)
@@ -85,7 +85,7 @@ def read_memory(where: str, memory: Mapping[str, Any], shapes: Mapping[str, str]
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether `value` is a finite number. JSON may hold an integer that is too large for a float."""
+    """Return whether `value` is a finite number. JSON may hold an integer that is too large for a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:

@@ -12,8 +12,9 @@ from rota.core.values import Bools, Codes, Ints, Snapshot
 class PartitionClasses:
     """The classes of a snapshot. `of` is the class of each partition, -1 if no worker may hold it.
 
-    `size` is the number of partitions of a class. Tables classes x workers: `may` marks where a class may go, `have` how
-    many of it each worker owns validly. `bound` is the most partitions that each worker may hold.
+    `size` is the number of partitions of a class. Tables classes x workers: `may` marks where a class may go, `have`
+    counts the partitions of the class that the worker validly owns. `bound` is the most partitions that each worker may
+    hold.
     """
 
     of: Codes
@@ -24,8 +25,7 @@ class PartitionClasses:
 
     @classmethod
     def of_snapshot(cls, snapshot: Snapshot, match: Bools, keeps: Codes) -> "PartitionClasses":
-        """Builds the classes. Partitions on a cordoned worker may stay there and no others may come, so they are a class of
-        their own."""
+        """Build the classes. Partitions on a cordoned worker form a class: they may stay there and no others may come."""
         team, workers = snapshot.team, len(snapshot.workers)
         stays = np.full(len(keeps), workers, np.int64)  # the cordoned owner, or none
         if team.cordoned.any():

@@ -6,9 +6,9 @@ ROUND = 60.0  # seconds from one round to the next, in the snapshot's time; with
 
 
 def start_round(snapshot: Snapshot, at: float | None, number: float | None) -> tuple[bool, int, float]:
-    """Whether this call starts a round, the number of the round, and when to plan again, in the snapshot's seconds.
+    """Return whether this call starts a round, the number of the round, and the snapshot's time at which to plan again.
 
-    `at` and `number` are the time and number of the round before, None if there was none.
+    `at` and `number` are the time and number of the previous round, None if there was none.
     """
     count = int(number or 0)
     if at is not None and snapshot.now > 0 and at <= snapshot.now < at + ROUND:  # before `at`: the clock went back
@@ -17,5 +17,5 @@ def start_round(snapshot: Snapshot, at: float | None, number: float | None) -> t
 
 
 def explain_pause(snapshot: Snapshot, at: float) -> str:
-    """Why a call between two rounds moves nothing."""
+    """Return why a call between two rounds moves nothing."""
     return f"the last round was {snapshot.now - at:g} s ago, rounds are {ROUND:g} s apart"

@@ -1,6 +1,6 @@
-"""Selects partitions: a flow gives how many leave and come, this module chooses which ones.
+"""Select partitions: a flow states how many leave and come, and this module chooses which ones.
 
-Law: of partitions that are alike those with the first ids stay.
+Law: of equal partitions, those with the first ids stay.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from rota.core.values import UNOWNED, Codes, Ints
 
 
 def select_partitions(keeps: Codes, group: Codes | None, released: Ints, taken: Ints) -> Codes:
-    """The target column in which `released[g, w]` partitions of group g leave worker w and `taken[g, w]` come to it.
+    """Return the target column in which `released[g, w]` partitions of group g leave worker w and `taken[g, w]` come to
+    it.
 
     `keeps` is the owner column without invalid owners. `group` is the group of each partition, -1 if no worker may hold
-    it; None: all are of one group. A partition that is released and not taken has no owner; of several those
-    with the last ids.
+    it; None: all are of one group. If fewer partitions are taken than released, those with the last ids have no owner.
     """
     groups, workers = taken.shape
     target = keeps.copy()
@@ -40,7 +40,7 @@ def select_partitions(keeps: Codes, group: Codes | None, released: Ints, taken: 
 
 
 def _select_leaving(keeps: Codes, group: Codes | None, released: Ints) -> Ints:
-    """The last `released[g, w]` partitions of each group and worker, found run by run."""
+    """Return the last `released[g, w]` partitions of each group and worker."""
     workers, wanted = released.shape[1], released.ravel()
     of = None if group is None or len(released) == 1 else group
     start, length = find_runs(keeps) if of is None else find_runs(keeps, of)

@@ -1,1 +1,1 @@
-"""Protocols in which workers decide alone: each chooses its own target, without a controller."""
+"""Protocols without a controller: each worker chooses its own target."""

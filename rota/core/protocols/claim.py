@@ -1,19 +1,18 @@
-"""`claim`, the Event Processor's protocol: each worker takes free partitions, and asks a worker with too many for one.
+"""`claim`, the Event Processor's protocol: each worker takes free partitions and asks a worker with too many for one.
 
 Laws of the default, `steal="even"`: all workers compute the same sticky plan from what all announce, and each worker
 executes its own part. It takes its share of the free partitions at once, and asks for its share of those that others
-hold. A worker that is asked drops the partition and does nothing else, so each partition that moves has a taker. In a
+hold. A worker gives a partition up when another worker asks for it, so each partition that moves has a taker. In a
 balanced group no worker asks. Labels, pins, caps, cordons and drains hold as under `assigned`.
 
 Laws of `steal="published"`, which exists for comparison: every `interval` x (1 + U[0, 0.2)) seconds a worker counts N,
-the workers that own something plus itself; min = P // N, max = ceil(P / N). Below max it takes one random free
-partition (`strategy="greedy"`: as many as it lacks). If none is free and it holds less than min, it asks for one random
-partition of the worker that holds most. So 4, 2, 2, 2 is final, a worker that owns nothing is not counted, and one
-partition is filled a round. The published text has no labels, pins, caps and cordons. Partitions that would stay
-without an owner because of them are handled by `rota.core.protocols.stranded`, also one a round. min and max never
-exceed the own cap.
+the workers that own something plus itself; min = P // N, max = ceil(P / N), both at most its own cap. Below max it takes
+one random free partition (`strategy="greedy"`: as many as it lacks). If none is free and it holds less than min, it asks
+for one random partition of the worker that holds most. Consequences: the counts 4, 2, 2, 2 do not change, a worker that
+owns nothing is not counted, and a worker gains one partition a round. The published text has no labels, pins,
+caps and cordons. If these would leave partitions without an owner, `rota.core.protocols.stranded` places them, once a round.
 
-In both variants no clock expires a claim: an owner whose incarnation is gone owns nothing.
+In both variants claims do not expire by a clock: an owner whose incarnation is gone owns nothing.
 """
 
 from collections import Counter
@@ -24,11 +23,11 @@ from typing import Any
 from rota.core.protocols.observation import Decision, Observation
 from rota.core.protocols.stranded import plan_together, rescue_stranded
 
-SPREAD = 0.2  # of the published interval, by which two rounds of two workers part
+SPREAD = 0.2  # of the interval, drawn at random, so that the rounds of two workers drift apart
 
 
 def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Decision:
-    """See the laws of the module."""
+    """Return the decision by the laws of the module."""
     if options["steal"] == "published":
         return _decide_published(seen, options, memory)
     return _decide_evenly(seen)
@@ -75,17 +74,17 @@ def _decide_published(seen: Observation, options: Mapping[str, Any], memory: Map
 
 
 def _find_most(seen: Observation, counts: Mapping[str, int], worker: str) -> int:
-    """The largest number of partitions that the worker takes: max, or its cap if that is less."""
+    """Return the largest number of partitions that the worker takes: max, or its cap if that is less."""
     most = -(-len(seen.partitions) // len(counts.keys() | {worker}))
     cap = seen.members[worker].worker.max_partitions
     return most if cap is None else min(cap, most)
 
 
 def _ask_the_richest(seen: Observation, holders: Mapping[str, str], may: Set[str], random: Random) -> frozenset[str]:
-    """One random partition of the worker that holds most among the others.
+    """Return one random partition of the other worker that holds most.
 
-    Returns none if that worker holds fewer than two more than this one: a steal would only exchange their roles. Such a
-    partition always exists where every worker may hold every partition.
+    Returns none if that worker holds fewer than two more than this one: a steal would only exchange their roles. Below
+    min, some worker always holds two more if every worker may hold every partition.
     """
     counts = Counter(holders.values())
     others = [(-count, worker) for worker, count in counts.items() if worker != seen.me]

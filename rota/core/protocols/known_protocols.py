@@ -1,4 +1,4 @@
-"""The protocols by name, their options, and the function of each in which workers decide alone."""
+"""The protocols by name, their options, and the `decide` function of each protocol without a controller."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -31,7 +31,7 @@ OPTIONS: dict[str, Mapping[str, Option]] = {
 
 
 def check_protocol(name: object, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of every option of the protocol; those of `assigned` are its assignor's. Raises ConfigError."""
+    """Return the value of each option of the protocol. `assigned` has its assignor's, unchecked. Raises ConfigError."""
     if name == ASSIGNED:
         return dict(options)
     if not isinstance(name, str) or name not in ALONE:
@@ -40,7 +40,7 @@ def check_protocol(name: object, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_protocol(name: str) -> "Decide | None":
-    """What a worker decides by under this protocol; None under `assigned`. Raises ConfigError with the known names."""
+    """Return the function with which a worker decides, None under `assigned`. Raises ConfigError with the known names."""
     if name == ASSIGNED:
         return None
     check_protocol(name, {})

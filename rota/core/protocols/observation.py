@@ -1,17 +1,17 @@
-"""What a worker that decides alone observes and decides: the frozen values of all such protocols.
+"""The frozen values that a worker without a controller observes and decides, for all such protocols.
 
 Laws of all such protocols:
-1. A protocol only proposes. A decision names this worker's own target and the grabs that it shall hold. Ownership
-   (claim, release, wait, force, leave) is `reconcile.assigned`, unchanged. A wrong decision unbalances, and never makes
-   two owners.
+1. A protocol only proposes. A decision names this worker's own target and the grabs that it shall hold. Ownership (claim,
+   release, wait, force, leave) is `reconcile.assigned`, unchanged. A wrong decision makes the group less even, but never
+   makes two owners.
 2. Level, not edge: the same observation and memory give the same decision. A grab that is not in the decision is
    released.
-3. A worker does not name a partition that another live worker names, unless it holds the partition's grab. The grab
-   asks the other worker for the partition, and the other worker drops it.
-4. A worker that named a partition in vain, because another live worker named and owned it first, drops the partition,
-   unless it holds the partition's grab.
+3. If another live worker names a partition, this worker names it only while holding the partition's grab. The grab
+   requests the partition from the other worker, which then drops it.
+4. A partition is contested if this worker names it, but another live worker named and owned it first. This worker drops a
+   contested partition, unless it holds the partition's grab.
 
-A worker writes its target before it reads its runs, and a run registers itself before it reads that target. So a
+A worker writes its target before it reads its runs, and a run registers itself before it reads that target. Therefore a
 partition that the target dropped is released after its run ends, as under a published target.
 """
 
@@ -33,11 +33,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one worker, `me`, observes. It is among the `members`, with its current target, regardless of the writer.
+    """What one worker, `me`, observes. `me` is among the `members`, with its current target, even if an earlier
+    incarnation wrote that target.
 
-    `partitions` are in the order of the numbers in their ids. `grabs` map a partition, or an ordinal, to the live
-    worker that holds its grab. `owned` is the part of its target that its incarnation owns, and `contested` what it
-    names in vain (law 4). `now` is in seconds on its own monotonic clock; `draw` is a random number from 0 to 1.
+    `partitions` are in the order of the numbers in their ids. `grabs` maps a partition, an ordinal or a challenge to the
+    live worker that holds its grab. `owned` is the part of its target that the incarnation of `me` owns, and `contested`
+    the contested part (law 4). `now` is in seconds on the monotonic clock of `me`; `draw` is a random number from 0 to 1.
     `ordinal` and `replicas` are the worker's start options, None if not given.
     """
 
@@ -55,12 +56,12 @@ class Observation:
 
     @property
     def mine(self) -> Member:
-        """This worker."""
+        """The member that is this worker."""
         return self.members[self.me]
 
     @property
     def kept(self) -> frozenset[str]:
-        """This worker's target without the partitions that it names in vain or that another worker asks for."""
+        """This worker's target without contested partitions and those that another worker asks for."""
         asked = {p for p, worker in self.grabs.items() if worker != self.me}
         return self.mine.target - self.contested - asked
 
@@ -70,11 +71,8 @@ class Observation:
         return frozenset(name for name, worker in self.grabs.items() if worker == self.me)
 
     def find_holders(self) -> dict[str, str]:
-        """Maps each named partition to its live worker. If several workers name it, the one with the grab counts, else
-        this one.
-
-        This worker does not count for a partition that it names in vain.
-        """
+        """Map each partition that live workers name to one of these workers: to the worker with its grab, else to this
+        worker if it names the partition uncontested, else to the worker with the last id."""
         known = {p.id for p in self.partitions}
         holders: dict[str, str] = {}
         for name in sorted(self.members, key=str.encode):
@@ -84,11 +82,11 @@ class Observation:
         return {p: worker for p, worker in (holders | named).items() if p in known}
 
     def find_free(self, wanted: Iterable[str], holders: Collection[str]) -> set[str]:
-        """The wanted partitions that no live worker names or asks for."""
+        """Return the wanted partitions that no live worker names and no other worker asks for."""
         return {p for p in wanted if p not in holders and self.grabs.get(p, self.me) == self.me}
 
     def may_hold(self, partition: Partition, worker: Worker | None = None) -> bool:
-        """Whether the worker (None: this one) has the labels that the partition requires, and no pin names another."""
+        """Return whether the worker (None: this one) has the required labels and no pin names another worker."""
         return matches(worker or self.mine.worker, (tuple(partition.requires.items()), partition.pin))
 
 
@@ -96,8 +94,8 @@ class Observation:
 class Decision:
     """This worker's target, the grabs that it shall hold, and its memory for the next decision.
 
-    `due` is when to decide again if nothing changes, on the same clock. `pending`: a change is in progress, so the next
-    observation should come soon. `note` is one line for an operator, or empty.
+    `due` is when to decide again if nothing changes, on the clock of the observation. `pending`: a change is in progress,
+    so the next observation should come soon. `note` is one line for an operator, or empty.
     """
 
     target: frozenset[str]

@@ -1,15 +1,15 @@
-"""`ordinal`, the StatefulSet's protocol: worker i of n takes the i-th slice of the partitions.
+"""`ordinal`, the StatefulSet's protocol: worker i of n gets the i-th slice of the partitions.
 
 Laws:
 1. An ordinal belongs to one live worker at a time, by an ephemeral node. It is the ordinal that the worker was started
    with, else the number at the end of its id (`name-3`) if that is free, else the lowest free ordinal.
-2. Without `replicas`, n counts the live workers that have an ordinal and are not draining, and i is the rank of the own
-   ordinal among theirs, so a gap leaves no slice without a worker. With `replicas`, as on Kubernetes, n is `replicas`
-   and i is the ordinal.
-3. A worker drops partitions outside its slice at once, and takes those in its slice once no live worker names them. So
-   two workers that count differently never name one partition for long, and never own one together.
+2. Without `replicas`, n counts the live workers that have an ordinal and are not draining, and i is the rank of the
+   worker's ordinal among theirs, so each slice has a worker despite gaps. With `replicas`, as on Kubernetes, n is
+   `replicas` and i is the ordinal.
+3. A worker drops partitions outside its slice at once, and takes those in its slice once no live worker names them.
+   Therefore two workers that count differently never name one partition for long, and never own one together.
 4. `slices`: `published` gives the remainder to the last worker, `spread` one each to the first workers, `sticky` moves
-   the fewest when the highest ordinal comes or goes. The nearest assignment that obeys labels, pins and caps is taken.
+   the fewest when the highest ordinal comes or goes. Labels, pins and caps are obeyed by the nearest valid assignment.
 """
 
 import re
@@ -25,7 +25,7 @@ NAME = "ordinal-"
 
 
 def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Decision:  # noqa: ARG001
-    """See the laws of the module."""
+    """Return the decision by the laws of the module."""
     held = {_number(name): worker for name, worker in seen.grabs.items() if name.startswith(NAME)}
     lowest = {worker: n for n, worker in sorted(held.items(), reverse=True)}
     mine = lowest.get(seen.me)
@@ -49,7 +49,7 @@ def _number(name: str) -> int:
 
 
 def _choose(seen: Observation, held: Mapping[int, str]) -> int | None:
-    """The ordinal to ask for. None: another worker holds the one that this worker was started with."""
+    """Return the ordinal to ask for. None: another worker holds the ordinal that this worker was started with."""
     if seen.ordinal is not None:
         return seen.ordinal if seen.ordinal not in held else None
     ends = re.search(r"-(\d{1,6})$", seen.me)
@@ -59,7 +59,7 @@ def _choose(seen: Observation, held: Mapping[int, str]) -> int | None:
 
 
 def _find_slice(seen: Observation, held: Mapping[int, str], mine: int, slices: str) -> frozenset[str]:
-    """The partitions of this worker's ordinal, among workers that are identified by their ordinals."""
+    """Return the partitions of this worker's slice. The slices are made for workers that are renamed to their ordinals."""
     holders = seen.find_holders()
     names = {worker: f"o-{n}" for n, worker in held.items()}
     team = [replace(seen.members[worker].worker, id=names[worker], capacity=1.0) for worker in held.values()]

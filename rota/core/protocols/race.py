@@ -1,27 +1,26 @@
 """`race`, the lease race: the worker that holds least answers a challenge first and wins the partition.
 
 Laws of the published race, `decide="fastest"`:
-1. Once every `lease` seconds a worker challenges each partition that it does not hold and that has no grab. Each
-   partition has its own moment. Workers with synchronized clocks challenge it together, which counts as one challenge.
-2. The holder of a partitions answers a challenge after (a - head_start) x delay seconds; another worker that holds b
-   answers after (b + 0.5) x delay. A worker counts its partitions when it sees the challenge, and keeps that time. The
-   first worker that creates the grab wins. The grab remains until the winner owns the partition, and at least
-   `min_grab` seconds.
-3. A holder that loses drops the partition: it ends its batch and releases. The winner waits for that, at most
-   `ROTA_MAX_SHUTDOWN` (`reconcile.assigned`). No maximum lease time is needed: grabs and holders end with their
-   sessions.
+1. Once every `lease` seconds a worker challenges each partition that it does not hold and that has no grab. The moment
+   depends on the partition. Workers with synchronized clocks challenge it together, which counts as one challenge.
+2. A holder with A partitions answers a challenge after (A - head_start) x delay seconds; another worker with B partitions
+   answers after (B + 0.5) x delay. A worker counts when it sees the challenge, and keeps the resulting time. The first
+   worker that creates the grab wins. The grab remains until the winner owns the partition, and at least `min_grab`
+   seconds.
+3. A holder that loses drops the partition: it ends its batch and releases. The winner waits for the release, at most
+   `ROTA_MAX_SHUTDOWN` (`reconcile.assigned`). No maximum lease time is needed: grabs and holders end with their sessions.
 
-A late worker answers late: a challenger wins if and only if a - b > head_start + 0.5 - (the holder's lateness - its
-own) / delay. So partitions hop where answers take longer than `delay`. Challenges made at one moment are all answered
-by the same counts, so the worker that holds least wins them all.
+A late worker answers late: a challenger wins if and only if A - B > head_start + 0.5 - (the holder's lateness - the
+challenger's) / delay. Therefore partitions move back and forth if answers take longer than `delay`. Challenges
+made at one moment are all answered by the same counts, so the worker that holds least wins them all.
 
 Laws of the correction, `decide="announced"`: no worker challenges. A worker grabs by the counts that all announce. It
 grabs free partitions while it has less than its share, or while no worker that may take them has fewer. It grabs from a
-worker that holds at least two more than itself. So if nothing changes nothing moves, however late a worker is.
+worker that holds at least two more than itself. If nothing changes, nothing moves, however late a worker is.
 
-In both variants, a worker drops partitions that it may not hold (labels, pins) or that exceed its cap, so that others
-can take them. Partitions that would stay without an owner, because all workers that may hold them are at their caps,
-are handled by `rota.core.protocols.stranded`.
+In both variants, a worker drops partitions that it may not hold (labels, pins) or that exceed its cap, so that others can
+take them. Partitions that would stay without an owner, because all workers that may hold them are at their caps, are
+handled by `rota.core.protocols.stranded`.
 """
 
 from collections import Counter
@@ -37,12 +36,12 @@ from rota.core.values import Partition
 
 NAME = "challenge-"  # and the place of the partition among all
 
-_Heard = tuple[float, float]  # when it saw a challenge, and when it answers it
+_Heard = tuple[float, float]  # when a worker saw a challenge, and when it answers
 
 
 @dataclass(frozen=True, slots=True)
 class _Race:
-    """What a worker observes, and what it derives from that."""
+    """An observation, and what this worker derives from it."""
 
     seen: Observation
     options: Mapping[str, Any]
@@ -64,7 +63,7 @@ class _Race:
 
     @property
     def held(self) -> int:
-        """How many partitions it holds, including those that it takes now."""
+        """How many partitions this worker holds, including those that it takes now."""
         return self.counts[self.seen.me]
 
     @property
@@ -74,19 +73,18 @@ class _Race:
         return {name: inf if cap is None else cap for name, cap in caps.items()}
 
     def is_full(self) -> bool:
-        """Whether it is at its cap."""
+        """Return whether this worker is at its cap."""
         most = self.seen.mine.worker.max_partitions
         return most is not None and self.held >= most
 
     def fit(self, partitions: Set[str]) -> frozenset[str]:
-        """The given partitions that it may hold, up to its cap; those that it owns come first."""
+        """Return the given partitions that this worker may hold, up to its cap; those that it owns come first."""
         most, owned = self.seen.mine.worker.max_partitions, self.seen.owned
         return frozenset(sorted(self.valid.keys() & partitions, key=lambda p: (p not in owned, p))[:most])
 
     def should_take(self, partition: str) -> bool:
-        """Whether it takes a free partition: it has less than its share, or no worker that may take the partition has
-        fewer.
-        """
+        """Return whether this worker takes a free partition: it has less than its share, or no other worker that may take
+        the partition has fewer."""
         if self.held < self.share:
             return True
         less = [m.worker for m in self.seen.members.values() if self.counts[m.worker.id] < self.held]
@@ -94,33 +92,33 @@ class _Race:
         return all(w.max_partitions is not None and self.counts[w.id] >= w.max_partitions for w in able)
 
     def take(self, partition: str) -> None:
-        """Counts the partition as its own."""
+        """Count the partition as this worker's own."""
         if (holder := self.holders.get(partition)) is not None:
             self.counts[holder] -= 1
         self.counts[self.seen.me] += 1
 
     def rank(self, partition: str) -> tuple[int, int]:
-        """Orders the partitions that it might take: those that the fewest other workers would prefer come first."""
+        """Return the sort key of a partition to take: those that the fewest other workers would prefer come first."""
         lots = {worker: crc32(f"{worker} {partition}".encode()) for worker in self.seen.members}
         return sum(lot < lots[self.seen.me] for lot in lots.values()), lots[self.seen.me]
 
     def find_wait(self, partition: str) -> float:
-        """The seconds until it answers a challenge that it sees now."""
+        """Return the seconds until this worker answers a challenge that it sees now."""
         mine = self.holders.get(partition) == self.seen.me
         count = max(0.0, self.held - self.options["head_start"]) if mine else self.held + 0.5
         return float(count * self.options["delay"])
 
 
 def find_turn(partition: str, lease: float, after: float) -> float:
-    """When a worker challenges the partition next: once in each lease time."""
+    """Return when a worker challenges the partition next after `after`: once in each lease time."""
     phase = crc32(partition.encode()) / 2**32
     return (floor(after / lease - phase) + 1 + phase) * lease
 
 
 def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Decision:
-    """See the laws of the module.
+    """Return the decision by the laws of the module.
 
-    The memory holds when it saw each challenge, when it answers each, and when it won each grab.
+    The memory holds when this worker saw each challenge, when it answers each, and when it won each grab.
     """
     if seen.mine.worker.state == "draining":
         return Decision(frozenset())
@@ -144,16 +142,16 @@ def decide(seen: Observation, options: Mapping[str, Any], memory: Mapping[str, A
 
 
 def _keep_grabs(race: _Race, asks: Set[str], since: Mapping[str, Any]) -> dict[str, float]:
-    """The grabs that it keeps, with the time when it won each: until it owns the partition, and at least `min_grab`
-    seconds.
-    """
+    """Return the grabs that this worker keeps, with the time when it won each. It keeps a grab until it owns the
+    partition, and at least `min_grab` seconds."""
     seen, least = race.seen, race.options["min_grab"]
     held = {p: float(since.get(p, seen.now)) for p in sorted(asks)}
     return {p: at for p, at in held.items() if p not in seen.owned or seen.now - at < least}
 
 
 def _grab_by_counts(race: _Race) -> frozenset[str]:
-    """What it grabs by the announced counts: free partitions, then of the richest worker's no more than evens them out."""
+    """Return the partitions to grab by the announced counts: free ones, then one at a time from the worker that holds
+    most, while it holds at least two more than this worker."""
     theirs: dict[str | None, list[str]] = {}
     for partition in sorted(race.may, key=race.rank, reverse=True):
         theirs.setdefault(race.holders.get(partition), []).append(partition)
@@ -175,9 +173,8 @@ def _grab_by_counts(race: _Race) -> frozenset[str]:
 def _answer(
     race: _Race, memory: Mapping[str, Any]
 ) -> tuple[frozenset[str], frozenset[str], dict[str, _Heard], list[float]]:
-    """The challenges that it answers now, those that it makes or keeps, the times of each open one, and when it acts
-    next.
-    """
+    """Return the partitions whose challenge this worker answers now, the challenges that it makes or keeps, the times of
+    each open challenge, and when it acts next."""
     seen, lease = race.seen, float(race.options["lease"])
     names = {one.id: f"{NAME}{number}" for number, one in enumerate(seen.partitions)}
     known: Mapping[str, _Heard] = memory.get("heard", {})

@@ -1,11 +1,11 @@
 """Partitions that a protocol's rule would leave without an owner for ever, because of labels, pins, caps or cordons.
 
 Laws:
-1. A partition is stranded if no worker names it or asks for it, and every active worker that may hold it is at the
-   limit that the rule gives it. A partition that no active worker may hold waits, as under `assigned`.
+1. A partition is stranded if no worker names it or asks for it, and every active worker that may hold it is at the limit
+   of the rule. A partition that no active worker may hold waits, as under `assigned`.
 2. For stranded partitions all workers compute the plan of `assigned` without voluntary moves, and each executes its own
    part: it takes its stranded partitions, and drops what must make room for one.
-3. Where every worker may hold every partition, no partition is stranded, and a published rule is executed as published.
+3. If every worker may hold every partition, no partition is stranded, and a published rule is executed as published.
 """
 
 from collections import Counter
@@ -26,13 +26,13 @@ class Rescue:
 
 
 def plan_together(seen: Observation, holders: Mapping[str, str], budget: int | None) -> Plan:
-    """The `sticky` plan from what all announce. `budget` 0: without voluntary moves."""
+    """Return the `sticky` plan from what all announce. `budget` 0: without voluntary moves."""
     snapshot = Snapshot.of([m.worker for m in seen.members.values()], seen.partitions, holders)
     return plan(snapshot, policy=Policy(budget=budget))
 
 
 def rescue_stranded(seen: Observation, holders: Mapping[str, str], limits: Mapping[str, float]) -> Rescue:
-    """See the laws of the module. `limits` is the largest number of partitions that each worker takes by its rule."""
+    """Return this worker's part by the laws of the module. `limits` is the most partitions of each worker by its rule."""
     counts = Counter(holders.values())
     active = [m.worker for m in seen.members.values() if m.worker.state == "active"]
     room = [w for w in active if counts[w.id] < limits[w.id]]

@@ -1,1 +1,1 @@
-"""Baselines that read only which workers and partitions there are."""
+"""Baselines that read only the ids of workers and partitions, not loads."""

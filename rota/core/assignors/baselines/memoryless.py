@@ -1,7 +1,8 @@
 """Baselines without memory: rendezvous hash, contiguous ranges, round robin, StatefulSet ordinals.
 
-Law: the target depends only on the ids of active workers and partitions, with two exceptions. A cordoned worker keeps its
-partitions up to its cap. Labels, pins and caps are obeyed by the nearest valid assignment. So planning twice moves nothing.
+Law: the target depends only on the ids (for `hash` also capacities) of active workers and partitions, with two
+exceptions. A cordoned worker keeps its partitions up to its cap. The nearest valid assignment obeys labels, pins and
+caps. Therefore planning twice moves nothing.
 """
 
 import re
@@ -18,12 +19,12 @@ from rota.core.columns import count_per_worker
 from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.values import Bools, Codes, Floats, Ints, Snapshot
 
-# (partitions, workers, partitions dealt before) -> the worker's place for each
+# (partitions, workers, partitions dealt before) -> for each partition, the place of its worker
 DealRule = Callable[[int, int, int], Ints]
 
 
 def assign_range(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
-    """`range`: contiguous slices in the order of ids. The first workers get one more each of the remainder."""
+    """`range`: contiguous slices in the order of ids. The remainder goes to the first workers, one partition each."""
     read_options("range", options, {})
     return _deal(snapshot, _deal_evenly, "its slice belongs to {taker}", _order_by_id(snapshot))
 
@@ -37,8 +38,9 @@ def assign_round_robin(snapshot: Snapshot, options: Mapping[str, Any], memory: M
 
 
 def assign_ordinal(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
-    """`ordinal`: the published StatefulSet rule. With a = min(W, P), worker i takes [i * (P // a), ...), and the last one
-    the remainder too. With the option `spread` the first workers get one more each of the remainder.
+    """`ordinal`: the published StatefulSet rule. With a = min(W, P), worker i gets P // a partitions from i * (P // a)
+    on, and the last worker also the remainder. With the option `spread` the remainder goes to the first workers, one
+    each.
 
     Workers are ordered by the number at the end of their id if all have one. Partitions are ordered by the text before
     such a number, then by the number: q-2 comes before q-10.
@@ -48,7 +50,7 @@ def assign_ordinal(snapshot: Snapshot, options: Mapping[str, Any], memory: Mappi
 
 
 def assign_slices(snapshot: Snapshot, slices: str) -> Proposal:
-    """The slices of ordinals: `published` or `spread` as `assign_ordinal` defines them, or `sticky`: see `deal_sticky`."""
+    """Return the slices of ordinals: `published` or `spread` as in `assign_ordinal`, or `sticky` as in `deal_sticky`."""
     rule: DealRule = {"published": _deal_slices, "spread": _deal_evenly, "sticky": deal_sticky}[slices]
     return _deal(
         snapshot, rule, "its slice belongs to {taker}", _order_by_ordinal(snapshot), _order_by_number(snapshot)
@@ -99,8 +101,8 @@ def _deal_slices(partitions: int, workers: int, before: int) -> Ints:  # noqa: A
 
 
 def deal_sticky(partitions: int, workers: int, before: int) -> Ints:  # noqa: ARG001
-    """The place of each partition. Law: even as `spread`, and one worker more moves only what the newcomer gets, which is
-    the fewest possible: the slices of W + 1 are those of W, each without what it has too many at its end."""
+    """Return the place of each partition's worker. Law: counts are as even as with `spread`. One worker more moves only
+    the partitions that the new worker gets, the fewest possible: each other slice loses only its surplus, at its end."""
     held: list[list[int]] = [list(range(partitions))]
     for team in range(2, workers + 1):
         quota, rest = divmod(partitions, team)
@@ -129,20 +131,20 @@ def _order_by_ordinal(snapshot: Snapshot) -> Ints:
 
 
 def _order_by_number(snapshot: Snapshot) -> Ints:
-    """The partitions in the order of `number_key`."""
+    """Return the partitions in the order of `number_key`."""
     keys = [number_key(name) for name in snapshot.partition_ids]
     return np.array(sorted(range(len(keys)), key=lambda i: (*keys[i], i)), np.int64)
 
 
 def number_key(name: str) -> tuple[bytes, int]:
-    """The text before the number at the end of an id, then that number: q-2 comes before q-10."""
+    """Return the text before the number at the end of an id, then that number: q-2 comes before q-10."""
     start = name.rstrip("0123456789")
     return start.encode(), int(name[len(start) :] or -1)
 
 
 def _find_kept(snapshot: Snapshot, match: Bools) -> Codes:
-    """The valid owners. A cordoned worker over its cap gives partitions up before any is dealt. Otherwise the partitions
-    it gives up would depend on those it gets, and planning twice would move partitions."""
+    """Return the valid owners. A cordoned worker over its cap loses partitions before any are dealt. Otherwise the
+    partitions that it loses would depend on the deal, and planning twice would move partitions."""
     keeps = find_valid_owners(snapshot, match)
     stays = _keep_cordoned(snapshot, keeps)
     if not (count_per_worker(stays, len(snapshot.workers)) > snapshot.team.cap).any():
@@ -152,17 +154,16 @@ def _find_kept(snapshot: Snapshot, match: Bools) -> Codes:
 
 
 def _keep_cordoned(snapshot: Snapshot, keeps: Codes) -> Codes:
-    """The owner column of partitions on cordoned workers, -1 for all others."""
+    """Return the owner column of partitions on cordoned workers, -1 for all others."""
     if not snapshot.team.cordoned.any():
         return np.full(len(keeps), -1, np.int32)
     return np.where((keeps >= 0) & snapshot.team.cordoned[np.maximum(keeps, 0)], keeps, np.int32(-1))
 
 
 def _deal(snapshot: Snapshot, deal: DealRule, words: str, order: Ints, line: Ints | None = None) -> Proposal:
-    """Deals the partitions of each kind over the active workers that may hold them.
+    """Deal the partitions of each kind over the active workers that may hold them. `words` is the reason of a move.
 
-    `order` is the order of workers and `line` that of partitions, None for the order of ids. `words` is the reason of a
-    move.
+    `order` is the order of workers and `line` that of partitions, None for the order of ids.
     """
     match = find_matches(snapshot)
     keeps = _find_kept(snapshot, match)

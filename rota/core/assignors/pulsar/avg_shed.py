@@ -4,10 +4,10 @@ Laws:
 - The worker with the i-th lowest score is paired with the one with the i-th highest.
 - A pair acts when its gap in score has lasted: `hits_low` rounds at `low` or above, or `hits_high` rounds at `high` or
   above.
-- A pair that acts moves a share of its difference within the pair, never to the least loaded worker of all.
+- A pair that acts moves a share of its difference to its own lower worker, not to the lowest worker of all pairs.
 - The memory holds counters, planned placements and the partitions that moved lately. It describes the moves that happen,
-  without those that a policy holds back.
-- A plan without moves gives the reason, for the pair that is nearest to acting.
+  and no move that a policy holds back.
+- A plan without moves states why the pair that is nearest to acting does not act.
 
 Differences from the Java version: scores are compared exactly (the Java version truncates their difference before it
 sorts). A worker with a single partition keeps it, with a warning (the Java version warns and continues). Hashes of ids
@@ -55,7 +55,7 @@ MEMORY = {
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:
-    """Runs one round: counts hits, lets the pairs that are due act, and places partitions without an owner.
+    """Run one round: count hits, shed in the pairs that are due, and place partitions without an owner.
 
     Raises ConfigError for a wrong option or memory.
     """
@@ -82,7 +82,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
         low, high, planned, moved = shedding.remember(happens)
         immune = select_recent(past["moved"], number, settings["immune_rounds"])
         ids = set(snapshot.partition_ids)
-        if len(planned) > MOST_PLANNED:  # the memory is one record: draws can be repeated, sheds cannot
+        if len(planned) > MOST_PLANNED:  # one record must hold the memory: draws can be repeated, sheds cannot
             ids &= {*immune, *moved}
         keep: dict[str, Any] = {
             "hit_low": low,
@@ -100,7 +100,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
 
 
 def read_weights(given: Any) -> dict[str, float]:
-    """The weight of each resource, 1.0 by default. Raises ConfigError."""
+    """Return the weight of each resource, 1.0 by default. Raises ConfigError."""
     if given is None:
         given = {}
     if not isinstance(given, Mapping):
@@ -111,7 +111,7 @@ def read_weights(given: Any) -> dict[str, float]:
 
 @dataclass(slots=True)
 class _Round:
-    """The state of one round. `number` is its number and `past` the memory of the round before."""
+    """The state of one round. `number` is its number and `past` the memory of the previous round."""
 
     snapshot: Snapshot
     match: Bools
@@ -137,7 +137,7 @@ class _Round:
         self.planned = dict(self.past["planned"])
 
     def run(self) -> None:
-        """Pairs the workers, counts hits, and lets the pairs that are due act."""
+        """Pair the workers, count hits, and shed in the pairs that are due."""
         order = self._sort_by_score()
         ids = [self.snapshot.workers[code].id for code in order]
         score, candidates = self.scores.now[0], []
@@ -169,7 +169,7 @@ class _Round:
                 self.acted.append(([i for i in self.reasons if i not in had], hits[0], hits[1]))
 
     def _explain_waiting(self, order: list[int], candidates: Sequence[tuple[int, int, set[str], float]]) -> None:
-        """Records why no pair is due: how long the first one has yet to wait, or how far apart the furthest two are."""
+        """Record why no pair is due: the rounds that the nearest pair still needs, or the largest gap in score."""
         names, score = [w.id for w in self.snapshot.workers], self.scores.now[0]
         nearest = []
         for cold, hot, both, gap in candidates:
@@ -192,7 +192,7 @@ class _Round:
             self.waits.append(f"no two workers are {low:g} apart: {pair}")
 
     def _sort_by_score(self) -> list[int]:
-        """The active workers in the order of their scores, without those that hold partitions and report no usage."""
+        """Return the active workers ordered by score, without workers that hold partitions and report no usage."""
         able = np.flatnonzero(self.snapshot.team.active & self.scores.known)
         return sorted(able.tolist(), key=lambda code: (self.scores.now[0, code], code))
 
@@ -202,7 +202,7 @@ class _Round:
             self.hit_high.pop(worker, None)
 
     def _shed(self, cold: int, hot: int, gap: float) -> None:
-        """Moves partitions from `hot` to `cold`, the largest first, up to a share of the difference in rate or else in
+        """Move partitions from `hot` to `cold`, the largest first, up to a share of the difference in rate, else in
         throughput."""
         settings, giver, taker = self.settings, self.snapshot.workers[hot].id, self.snapshot.workers[cold].id
         _, rate, throughput = (self.scores.now[:, hot] - self.scores.now[:, cold]) * settings["share"]
@@ -240,7 +240,7 @@ class _Round:
             self.warned.append(f"{words}, but none of its partitions can move: {listed}")
 
     def _find_obstacle(self, i: int, traffic: float, remaining: float, cold: int, free: int) -> str:
-        """Why this partition cannot move to `cold`, empty if it can."""
+        """Return why this partition cannot move to `cold`, empty if it can."""
         taker = self.snapshot.workers[cold].id
         if traffic <= 0:
             return "without known traffic"
@@ -257,7 +257,7 @@ class _Round:
         return since is not None and self.number - since < self.settings["immune_rounds"]
 
     def place(self) -> None:
-        """Places each partition without an owner where it was planned, or else on a drawn worker that may take it."""
+        """Place each partition without an owner on its planned worker, or else on a drawn worker that may take it."""
         places = {w.id: code for code, w in enumerate(self.snapshot.workers)}
         free, lots = count_room(self.snapshot, self.target), Lots(self.snapshot)
         for i in np.flatnonzero(self.target < 0).tolist():
@@ -272,9 +272,9 @@ class _Round:
             free[taker] -= 1
 
     def remember(self, happens: Codes) -> tuple[dict[str, float], dict[str, float], dict[str, str], list[str]]:
-        """The counters, planned placements and moved partitions for the memory, if the assignment becomes `happens`.
+        """Return counters, planned placements and moved partitions for the memory, if the assignment becomes `happens`.
 
-        A shed that is held back is neither planned nor moved. A pair whose sheds are all held back has not acted yet.
+        A shed that is held back is neither planned nor moved. A pair whose sheds are all held back keeps its hits.
         """
         low, high, planned = dict(self.hit_low), dict(self.hit_high), dict(self.planned)
         held = {i for i in self.reasons if happens[i] == self.keeps[i]}
@@ -290,11 +290,11 @@ class _Round:
         return dict(sorted(low.items())), dict(sorted(high.items())), planned, moved
 
     def explain(self, partition: int) -> str:
-        """Why a partition moves."""
+        """Return why a partition moves."""
         return self.reasons.get(partition, "it made room for another")
 
     def note(self, target: Codes) -> str:
-        """Why pairs that were due did not act, and if nothing changes, why no pair was due."""
+        """Return why pairs that were due did not act and, if nothing changes, why no pair was due."""
         silent = [w.id for w, known in zip(self.snapshot.workers, self.scores.known, strict=True) if not known]
         said = [*self.warned, *([f"no usage reported by {', '.join(silent[:5])}"] if silent else [])]
         if not self.warned and (target == self.snapshot.owner).all():

@@ -3,17 +3,17 @@
 They show over-placement (all sheds go to the single lowest worker) and slowness (a smoothed mean that rarely acts).
 
 Laws (`ThresholdShedder.java`, `UniformLoadShedder.java`, `LeastResourceUsageWithWeight.java`):
-- `threshold-shed` sheds from every worker whose smoothed usage (history 0.9) is at least `threshold` above the mean. It
-  sheds the percentage of throughput that the worker is over, plus 5 percentage points.
+- `threshold-shed` sheds from every worker whose smoothed usage (history 0.9) is at least `threshold` above the mean. The
+  percentage of throughput that it sheds is the usage above mean + `threshold`, plus 5 percentage points.
 - `uniform-shed` sheds from the single busiest worker `share` of its difference to the idlest, by rate, or by throughput
   if the rates are close.
 - A partition that moved in the last 30 rounds stays.
-- A shed partition, or one without an owner, goes to a worker at least `threshold` below the mean of those that may take
-  it, or to any of them if none is that low.
+- A partition that is shed or has no owner goes to a worker at least `threshold` below the mean usage of its candidates,
+  or to any candidate if none is that low.
 
-Where this differs from the Java: usage is smoothed once a round for both shedding and placement (there each smooths its
-own); amounts keep their fractions (`UniformLoadShedder` truncates them); a partition of unknown traffic is never shed;
-random draws are replaced by hashes of ids; `lowerBoundarySheddingEnabled` (off by default) is left out.
+Differences from the Java version: usage is smoothed once a round for both shedding and placement (in Java each smooths
+its own); amounts keep their fractions (`UniformLoadShedder` truncates them); a partition of unknown traffic is never
+shed; random draws are replaced by hashes of ids; `lowerBoundarySheddingEnabled` (off by default) is left out.
 """
 
 from collections.abc import Callable, Mapping
@@ -33,19 +33,19 @@ from rota.core.values import Bools, Codes, Floats, Snapshot
 
 MARGIN = 5.0  # percentage points: ADDITIONAL_THRESHOLD_PERCENT_MARGIN is 0.05, added to fractions
 DELTA = 1000.0  # messages, or bytes, per second that `UniformLoadShedder` may overshoot
-LEAST = 1e-6  # per second; an idlest worker with less counts as one with 1
+LEAST = 1e-6  # per second; a lowest rate up to this counts as 1
 MEMORY = {"usage": "numbers", "moved": "numbers", "at": "number", "round": "number"}
 
 
 def assign_by_threshold(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:
-    """Runs one round of ThresholdShedder. Raises ConfigError for a wrong option or memory."""
+    """Run one round of ThresholdShedder. Raises ConfigError for a wrong option or memory."""
     known = {"threshold": Option(10.0), "history": Option(0.9, most=1.0), "min_throughput": Option(0.0)}
     settings = read_options("threshold-shed", options, known)
     return _run_round(snapshot, settings, read_memory("threshold-shed", memory, MEMORY), _shed_above_mean)
 
 
 def assign_by_extremes(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:
-    """Runs one round of UniformLoadShedder. Raises ConfigError for a wrong option or memory."""
+    """Run one round of UniformLoadShedder. Raises ConfigError for a wrong option or memory."""
     known = {
         "threshold": Option(10.0),
         "rate_percent": Option(50.0),
@@ -62,7 +62,7 @@ def assign_by_extremes(snapshot: Snapshot, options: Mapping[str, Any], memory: M
 class _BaselineRound:
     """The input of a shedder and its result.
 
-    `found` maps each shed partition to a reason; `notes` give the reasons why others stay.
+    `found` maps each shed partition to a reason; `notes` state why others stay.
     """
 
     snapshot: Snapshot
@@ -77,7 +77,7 @@ class _BaselineRound:
     def shed_partitions(
         self, worker: int, row: int, words: str, fits: Callable[[float, float], bool], wanted: float
     ) -> None:
-        """Sheds partitions of one worker, the largest first, while `fits(traffic, wanted)` holds for what is still wanted.
+        """Shed each partition of one worker, the largest first, if `fits(traffic, wanted)` with what is left of `wanted`.
 
         `row` is 1 for rate and 2 for throughput, `words` the reason. A worker with a single partition keeps it.
         """
@@ -144,7 +144,7 @@ def _run_round(
 
 
 def _shed_above_mean(case: _BaselineRound) -> None:
-    """Sheds from every worker at mean + threshold or above, throughput in proportion to what it is over."""
+    """Shed from every worker at mean + threshold or above. The share of its throughput grows with its usage."""
     active = np.flatnonzero(case.snapshot.team.active).tolist()
     used = {code: float(case.usage[code]) for code in active}
     mean, threshold = sum(used.values()) / len(used) if used else 0.0, case.settings["threshold"]
@@ -168,7 +168,7 @@ def _shed_above_mean(case: _BaselineRound) -> None:
 
 
 def _shed_busiest(case: _BaselineRound) -> None:
-    """Sheds from the worker of the highest rate if it is far above the lowest; else by throughput, if that is."""
+    """Shed from the worker of the highest rate if that is far above the lowest rate; else compare throughputs."""
     active, settings = np.flatnonzero(case.snapshot.team.active), case.settings
     if len(active) < 2:
         case.notes.append("there are no two workers to compare")
@@ -199,9 +199,9 @@ def _shed_busiest(case: _BaselineRound) -> None:
 
 
 def _place(case: _BaselineRound, match: Bools, target: Codes) -> None:
-    """Places each partition without an owner on a worker drawn from those at least `threshold` below the mean of its
-    candidates, or from all candidates. Usage does not change meanwhile, so partitions pile up. For a worker without
-    partitions or rate it is the current usage, not the smoothed one."""
+    """Place each partition without an owner on a worker drawn from those at least `threshold` below the mean of its
+    candidates, or from all candidates. A placement does not change usage, so partitions pile up. The usage of a worker
+    without partitions or rate is the current one, not the smoothed one."""
     snapshot, scores = case.snapshot, case.scores
     free, lots = count_room(snapshot, target), Lots(snapshot)
     quiet = (count_per_worker(case.keeps, len(snapshot.workers)) == 0) | (scores.now[1] == 0)

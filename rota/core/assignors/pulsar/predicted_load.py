@@ -1,13 +1,13 @@
-"""Predicts the load of moves that the workers' reports do not show yet.
+"""Predict the load of moves that the workers' reports do not show yet.
 
 Law: the predicted load of a move counts until the reports catch up.
-- The load of a move is added to the reports of both its workers. As a report changes towards it, the part that the report
-  has shown at its furthest is subtracted. So a part that was shown is never expected again, and jitter counts once.
-- Score, rate and throughput are one report. The part that one of them shows counts as shown by all: a score is the
+- The load of a move is added to the report of the taker and subtracted from that of the giver. The largest part of this
+  change that a report has shown so far is no longer predicted: it never counts again, and jitter counts once.
+- Score, rate and throughput are one report. The part that one value shows counts as shown by all three: a score is the
   largest of several resources and may not change at all.
 - Nine tenths of a move count as the whole, because its load is an estimate.
-- `CATCH_UP_ROUNDS` after the last move of a worker, its report alone counts.
-- A value that a worker does not report needs no prediction: a sum over its partitions follows a move at once.
+- `CATCH_UP_ROUNDS` rounds after the last move of a worker, only its report counts.
+- A value that a worker does not report needs no prediction: it is a sum over partitions, and a move changes it at once.
 
 Pulsar's AvgShedder predicts nothing: it assumes that reports are newer than its last move.
 """
@@ -27,8 +27,8 @@ ENOUGH = 0.9  # this share of a move counts as the whole
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PredictedLoad:
-    """The load that the reports do not show yet: `rest` (3 x workers, as `Scores.now`), since the report `seen` in the round
-    `since`. `reported` are the reports of round `number`."""
+    """`rest` (3 x workers, as `Scores.now`) is the load that the reports do not show yet, on top of the values `seen`.
+    `since` is the round of each worker's last move. `reported` are the reports of round `number`."""
 
     number: int
     reported: Scores
@@ -38,7 +38,7 @@ class PredictedLoad:
 
     @classmethod
     def of(cls, snapshot: Snapshot, reported: Scores, past: Mapping[str, Any], number: int) -> "PredictedLoad":
-        """The load that the memory `past` still expects in round `number`, after the reports `reported`."""
+        """Return the load that the memory `past` still expects in round `number`, after the reports `reported`."""
         seen, rest = reported.now.copy(), np.zeros_like(reported.now)
         since = np.full(len(snapshot.workers), float(number))
         for code, worker in enumerate(snapshot.workers):
@@ -56,12 +56,12 @@ class PredictedLoad:
         return cls(number, reported, seen, rest, since)
 
     def add_to_reports(self) -> Scores:
-        """The reports, with the expected load added."""
+        """Return the reports with the expected load added."""
         expected = np.where(self.reported.is_reported, self.rest, 0.0)
         return replace(self.reported, now=np.maximum(self.reported.now + expected, 0.0))
 
     def remember(self, snapshot: Snapshot, happens: Codes) -> dict[str, Any]:
-        """The memory for the next round if the assignment becomes `happens`."""
+        """Return the memory for the next round if the assignment becomes `happens`."""
         scores, seen, rest, since = self.add_to_reports(), self.seen.copy(), self.rest.copy(), self.since.copy()
         moves = np.flatnonzero((happens != snapshot.owner) & (happens >= 0) & (snapshot.owner >= 0))
         for i in moves.tolist():

@@ -1,7 +1,7 @@
-"""What a shedder knows of each worker: a score from its reported usage, its rate and its throughput.
+"""The measurements of each worker that a shedder reads: a score from its reported usage, its rate and its throughput.
 
-Law: a score is 100 times the largest weighted fraction of a resource in use. If a worker reports no rate or throughput,
-it is the sum over the partitions that the worker keeps.
+Law: a score is 100 times the largest weighted fraction of a resource in use. A rate or throughput that a worker does not
+report is the sum over the partitions that the worker keeps.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ IMMUNE_ROUNDS = 30  # Pulsar's loadBalancerSheddingGracePeriodMinutes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """`now` is score, rate and throughput of each worker, per second. `is_reported` marks those that are no sums. `traffic`
-    is rate and throughput of each partition. `known` marks workers that report usage or hold no partition."""
+    """`now` is score, rate and throughput of each worker, per second. `is_reported` marks values that are not sums.
+    `traffic` is rate and throughput of each partition. `known` marks workers that report usage or hold no partition."""
 
     now: Floats  # 3 x workers
     is_reported: Bools
@@ -29,10 +29,11 @@ class Scores:
 
     @classmethod
     def of(cls, snapshot: Snapshot, keeps: Codes, weights: Mapping[str, float]) -> "Scores":
-        """Reads the scores from a snapshot. `weights` are those of `RESOURCES`."""
+        """Read the scores from a snapshot. `weights` are those of `RESOURCES`."""
         usage = [w.usage or {} for w in snapshot.workers]
         size = len(usage)
-        bytes_known = not np.isnan(snapshot.throughput).all()  # a live group measures rows only: they stand for bytes
+        # a live group measures only rows; then rows replace bytes
+        bytes_known = not np.isnan(snapshot.throughput).all()
         traffic = np.nan_to_num(
             np.stack((snapshot.rate, snapshot.throughput if bytes_known else snapshot.rate)), nan=0.0
         )
@@ -47,14 +48,14 @@ class Scores:
 
 
 def select_recent(moved: Mapping[str, float], number: int, rounds: float) -> dict[str, float]:
-    """The entries of `moved` (partition -> round of its move) less than `rounds` before round `number`."""
+    """Return the entries of `moved` (partition -> round of its move) less than `rounds` before round `number`."""
     return {p: r for p, r in moved.items() if number - r < rounds}
 
 
 class Lots:
-    """Draws the worker where Pulsar draws at random: the one with the largest crc32(partition id + worker id).
+    """Replaces Pulsar's random draw: the worker with the largest crc32(partition id + worker id) is drawn.
 
-    A crc is linear. For workers with ids of one length it is a constant of the worker XOR a constant of the partition.
+    A crc is linear. For worker ids of one length it is a constant of the worker XOR a constant of the partition.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -66,7 +67,7 @@ class Lots:
         self.worker = np.fromiter((crc32(name) for name in names), np.int64, len(names))
 
     def draw(self, able: Bools, partition: int) -> int:
-        """The index of one of the workers that `able` marks. At least one must be marked."""
+        """Return the index of one of the workers that `able` marks. At least one must be marked."""
         start = crc32(self.ids[partition].encode())
         shifts = [crc32(bytes(n), start) ^ crc32(bytes(n)) for n in self.lengths.tolist()]
         lots = self.worker ^ np.array(shifts, np.int64)[self.length]
@@ -74,6 +75,6 @@ class Lots:
 
 
 def count_room(snapshot: Snapshot, target: Codes) -> Ints:
-    """How many more partitions each worker may take. A cordoned or draining worker may take none."""
+    """Count how many more partitions each worker may take. A cordoned or draining worker may take none."""
     left = snapshot.team.cap - count_per_worker(target, len(snapshot.workers))
     return np.asarray(np.where(snapshot.team.active, np.maximum(left, 0), 0))

@@ -27,7 +27,7 @@ from rota.core.values import Bools, Codes, Ints, Snapshot
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:  # noqa: ARG001
-    """The target of `snapshot`. `sticky` has no options and no memory. Raises ConfigError if an option is given."""
+    """Return the target of `snapshot`. `sticky` has no options and no memory. Raises ConfigError if an option is given."""
     read_options("sticky", options, {})
     match = find_matches(snapshot)
     keeps = find_valid_owners(snapshot, match)
@@ -45,7 +45,7 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
 
 
 def _assign_unconstrained(snapshot: Snapshot, keeps: Codes, match: Bools) -> Proposal:
-    """The target if every partition may go to the same workers: quotas by the closed form."""
+    """Return the target if every partition may go to the same workers: quotas by the closed form."""
     team, workers = snapshot.team, len(snapshot.workers)
     own = count_per_worker(keeps, workers)
     bound = np.where(match & ~team.draining, team.cap, 0)
@@ -61,14 +61,15 @@ def _assign_unconstrained(snapshot: Snapshot, keeps: Codes, match: Bools) -> Pro
         return Proposal(target, explain, note=f"sources are not spread: more than {MOST_CELLS:,} source-worker cells")
     choices = _find_open_choices(snapshot, keeps, own, quotas)
     released, taken = spread_by_flow(choices)
-    held = own + (taken - released).sum(axis=0)  # not `quotas.quota`: ties between quotas were open until now
+    held = own + (taken - released).sum(axis=0)  # not `quotas.quota`: the flow decides ties between quotas
     return Proposal(
         select_partitions(keeps, snapshot.source, released, taken), make_quota_explainer(snapshot, own, held)
     )
 
 
 def _find_open_choices(snapshot: Snapshot, keeps: Codes, own: Ints, quotas: Quotas) -> OpenChoices:
-    """What the closed form leaves open: which sources a worker gives or takes, and which worker of a tie takes one more."""
+    """Return the choices that the closed form leaves: the sources that workers give or take, and the workers of a tie
+    that get more."""
     sources, workers = len(snapshot.sources), len(own)
     start, length = find_runs(keeps, snapshot.source)
     source, owner = snapshot.source[start].astype(np.int64), keeps[start]
@@ -94,7 +95,7 @@ def _find_open_choices(snapshot: Snapshot, keeps: Codes, own: Ints, quotas: Quot
 
 
 def make_quota_explainer(snapshot: Snapshot, own: Ints, quota: Ints) -> Callable[[int], str]:
-    """Makes the function that explains a move: its giver had more than its quota, or made room for another partition."""
+    """Return the function that explains a move: its giver had more than its quota, or made room for another partition."""
 
     def explain(partition: int) -> str:
         giver = int(snapshot.owner[partition])

@@ -1,10 +1,10 @@
 """Pass 1 of the flow: the least sum of count²/capacity among valid assignments that place as many as possible.
 
-Law: the counts are optimal, and `compute_prices` proves it: each partition is on a cheapest worker that may hold it, and no
-worker holds one that costs more than the worker's price.
+Law: the counts are optimal, and `compute_prices` proves it: each partition is on a cheapest worker that may hold it, and
+no partition costs more than the price of its worker.
 
-Method: the closed form gives the best result without labels. A maximum flow either reaches it, or its minimum cut splits
-workers and classes into two smaller problems (Groenevelt's decomposition). A unit is one partition.
+Method: the closed form gives the best result without labels. A maximum flow either reaches this result, or its minimum
+cut splits workers and classes into two smaller problems (Groenevelt's decomposition). A unit is one partition.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ NEVER = 2**62  # the price of a worker that can take no more
 
 
 def balance_classes(classes: PartitionClasses, capacity: Floats) -> Ints:
-    """How many units of each class each worker holds in one optimal assignment."""
+    """Return how many units of each class each worker holds in one optimal assignment."""
     units = np.zeros(classes.may.shape, np.int64)
     everyone, every = np.arange(classes.may.shape[1]), np.arange(len(classes.size))
     reached, _, _ = _solve_flow(classes, every, everyone, classes.bound)
@@ -43,8 +43,8 @@ def balance_classes(classes: PartitionClasses, capacity: Floats) -> Ints:
 
 
 def _solve_flow(classes: PartitionClasses, group: Ints, workers: Ints, limit: Ints) -> tuple[Ints, Bools, Bools]:
-    """A maximum flow of the classes `group` to `workers`, each up to its `limit`, and the classes and workers beyond the
-    minimum cut."""
+    """Return a maximum flow of the classes `group` to `workers`, each worker up to its `limit`, and the classes and
+    workers beyond the minimum cut."""
     from ortools.graph.python import max_flow
 
     groups, size = len(group), len(workers)
@@ -65,8 +65,8 @@ def _solve_flow(classes: PartitionClasses, group: Ints, workers: Ints, limit: In
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prices:
-    """The dual of pass 1. `worker` and `unit` (of each class) are ranks among all marginal costs (2k-1)/capacity;
-    `low` units of a worker cost less than its price, and one more on an `optional` worker costs just its price."""
+    """The dual of pass 1. `worker` and `unit` (of each class) are ranks among all marginal costs (2k-1)/capacity; `low`
+    units of a worker cost less than its price, and one more unit on an `optional` worker costs exactly its price."""
 
     worker: Ints
     unit: Ints
@@ -75,7 +75,7 @@ class Prices:
 
 
 def compute_prices(classes: PartitionClasses, units: Ints, capacity: Floats) -> Prices:
-    """The least cost of one more unit on each worker, where other units may move to make room for it."""
+    """Return the least cost of one more unit on each worker, if other units may move to make room for it."""
     count = units.sum(axis=0)
     add, drop = _rank_marginal_costs(count, capacity)
     price = np.where(count < classes.bound, add, NEVER)
@@ -96,7 +96,7 @@ def compute_prices(classes: PartitionClasses, units: Ints, capacity: Floats) -> 
 
 
 def _rank_marginal_costs(count: Ints, capacity: Floats) -> tuple[Ints, Ints]:
-    """The ranks of what the next unit and the last unit of each worker cost, -1 if it holds none."""
+    """Return the rank of the cost of each worker's next unit, and of its last unit, -1 if the worker holds none."""
     if (capacity == capacity[0]).all():
         return 2 * count + 1, np.where(count > 0, 2 * count - 1, -1)
     exact = [Fraction(float(c)) for c in capacity]

@@ -1,7 +1,7 @@
-"""`sticky` where workers differ in which partitions they may hold.
+"""`sticky` if workers differ in which partitions they may hold.
 
-Up to `MOST_ARCS` arcs the result is exact, by three flows over classes: balance, fewest moves, spread of sources. Beyond it
-is valid and nearly even, found greedily, and the plan's note states this.
+Up to `MOST_ARCS` arcs the result is exact, by three flows over classes: balance, fewest moves, spread of sources. With
+more arcs a greedy method finds a valid and nearly even result, and the plan's note states this.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ MOST_ARCS = 200_000  # pairs of a class and a worker that may hold it
 
 
 def assign_constrained(snapshot: Snapshot, match: Bools, keeps: Codes) -> tuple[Codes, Ints, str]:
-    """The target, the quota of each worker, and a note on what is not exact."""
+    """Return the target, the quota of each worker, and a note on what is not exact."""
     classes = PartitionClasses.of_snapshot(snapshot, match, keeps)
     capacity, workers = snapshot.team.capacity, len(snapshot.workers)
     if not len(classes.size):
@@ -64,7 +64,7 @@ def _find_leaving(classes: PartitionClasses, best: FewestMoves, keeps: Codes) ->
 def _find_open_choices(
     snapshot: Snapshot, classes: PartitionClasses, best: FewestMoves, keeps: Codes
 ) -> tuple[Codes, OpenChoices | None]:
-    """Splits classes by source into groups. Returns the group of each partition, -1 if no worker may hold it, and the open
+    """Split classes by source into groups. Return the group of each partition, -1 if no worker may hold it, and the open
     choices, None if there are too many cells."""
     workers, sources = len(snapshot.workers), len(snapshot.sources)
     fits = classes.of >= 0
@@ -96,7 +96,7 @@ def _find_open_choices(
 
 
 def fill_greedily(classes: PartitionClasses, capacity: Floats) -> Ints:
-    """Fills workers class by class, the class with the fewest workers first, each up to a common level. A worker keeps its
+    """Fill workers class by class, the class with the fewest workers first, each up to a common level. A worker keeps its
     own partitions before others move."""
     units = np.zeros(classes.may.shape, np.int64)
     base = np.zeros(len(capacity), np.int64)
@@ -111,7 +111,7 @@ def fill_greedily(classes: PartitionClasses, capacity: Floats) -> Ints:
 
 
 def _fill_class(total: int, base: Ints, room: Ints, capacity: Floats, own: Ints) -> Ints:
-    """Distributes `total` units over workers that hold `base`, at most `room` to each, up to a common price. The rest goes
+    """Distribute `total` units over workers that hold `base`, at most `room` to each, up to a common price. The rest goes
     first to workers that own more than they got."""
     if len(base) == 1:
         return np.array([total])

@@ -1,4 +1,4 @@
-"""Pass 2 of the flow: the fewest moves among all balanced assignments, and what that leaves open for pass 3.
+"""Pass 2 of the flow: the fewest moves among all balanced assignments, and the choices that are left for pass 3.
 
 Law: this pass uses only arcs of reduced cost 0 in pass 1, so the balance stays optimal. Pass 3 uses the reduced costs of
 this pass in the same way.
@@ -18,9 +18,9 @@ from rota.errors import AssignmentError
 class FewestMoves:
     """One answer with the fewest moves, and all others that are equally good.
 
-    Tables classes x workers: units `kept` and `moved` in this answer; where units `may_leave`, `may_come` and
-    `must_leave` in an equally good one. Each worker holds `low` units, `extra` of the `optional` workers one more.
-    `waiting` units are not placed, of classes that `may_wait`.
+    Tables classes x workers: units `kept` and `moved` in this answer. `may_leave` and `may_come` mark where units leave
+    or come in some equally good answer, `must_leave` where they leave in all. Each worker holds `low` units, `extra` of
+    the `optional` workers one more. `waiting` units are not placed, of classes that `may_wait`.
     """
 
     kept: Ints
@@ -36,14 +36,14 @@ class FewestMoves:
 
 
 def minimise_moves(classes: PartitionClasses, units: Ints, price: Prices) -> FewestMoves:
-    """Finds the fewest moves that reach the balance of `units`, whose dual is `price`."""
+    """Find the fewest moves that reach the balance of `units`, whose dual is `price`."""
     network = _MoveNetwork(classes, units, price)
     network.solve()
     return network.read_optimal_face()
 
 
 class _MoveNetwork:
-    """The nodes are classes, workers, a hub that takes the units of optional workers, and a node for waiting units."""
+    """The nodes are classes, workers, a hub for the extra units of optional workers, and a node for waiting units."""
 
     def __init__(self, classes: PartitionClasses, units: Ints, price: Prices) -> None:
         self.classes, self.price = classes, price
@@ -58,7 +58,7 @@ class _MoveNetwork:
         self.hub, self.wait = self.groups + self.workers, self.groups + self.workers + 1
 
     def solve(self) -> None:
-        """Finds one flow of least cost. Raises AssignmentError if there is none."""
+        """Find one flow of least cost. Raises AssignmentError if there is none."""
         from ortools.graph.python import min_cost_flow
 
         flow = min_cost_flow.SimpleMinCostFlow()
@@ -80,7 +80,7 @@ class _MoveNetwork:
         self.waits, self.waiters = flow.flows(waits), waiters
 
     def read_optimal_face(self) -> FewestMoves:
-        """Reads all flows of least cost: potentials by relaxation of the residual network, then each arc's reduced cost."""
+        """Return all flows of least cost: potentials by relaxation of the residual network, then each arc's reduced cost."""
         have = self.classes.have[self.keep_row, self.keep_column]
         g, move = self.groups, (self.move_row, self.groups + self.move_column)
         keep, extra_arc = (

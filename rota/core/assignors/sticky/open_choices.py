@@ -1,4 +1,4 @@
-"""What laws 1 to 3 leave open to law 4: which units may leave a worker, which may come, and how ties are broken."""
+"""The choices that laws 1 to 3 leave to law 4: which units may leave a worker, which may come, and how ties are broken."""
 
 from dataclasses import dataclass
 
@@ -6,18 +6,16 @@ import numpy as np
 
 from rota.core.values import Bools, Ints
 
-MOST_CELLS = (
-    1_000_000  # pairs of a group and a worker; beyond it sources are not spread, and the plan's note states this
-)
+MOST_CELLS = 1_000_000  # pairs of a group and a worker; with more, sources are not spread, as the plan's note states
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenChoices:
-    """The choices that are left. A group is a set of alike partitions of one source, a unit is one of them.
+    """The choices that are left. A group here is a set of equal partitions of one source; a unit is one partition.
 
     Tables groups x workers: each worker owns `have` units, and `release` and `take` mark where a unit may leave or come.
-    `free` units of each group have no owner. Each worker ends with `low` units, `extra` of the `optional` ones with one
-    more. `waiting` units stay unplaced, of groups that `may_wait`.
+    `free` units of each group have no owner. Each worker ends with `low` units, `extra` of the `optional` workers with
+    one more. `waiting` units stay unplaced, of groups that `may_wait`.
     """
 
     have: Ints
@@ -33,7 +31,7 @@ class OpenChoices:
     salt: tuple[Ints, Ints]  # a hash of each group and of each worker; it breaks ties
 
     def limit_moves(self) -> tuple[Ints, Ints]:
-        """The most units that each worker may give, and take. If no worker does both: its surplus and its deficit."""
+        """Return the most units that each worker may give, and take: surplus and deficit if no worker may do both."""
         held, top = self.have.sum(axis=0), self.low + self.optional
         if (self.release.any(axis=0) & self.take.any(axis=0)).any():
             return held, top

@@ -1,4 +1,4 @@
-"""The quota of each worker: how many partitions it holds, by a closed form for workers that may all hold everything.
+"""The quota of each worker, the number of partitions that it holds, by a closed form if every worker may hold everything.
 
 Law: `compute_quotas` minimises the sum of count²/capacity under the bounds. Among those answers it moves the fewest
 partitions.
@@ -15,8 +15,8 @@ from rota.core.values import Bools, Floats, Ints
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Quotas:
-    """The best quotas. `quota` is one answer, with ties by id. Every equally good answer gives each worker `low`, and one
-    more to `extra` of the workers that `optional` marks."""
+    """The best quotas. `quota` is one answer, with ties broken by id. Every equally good answer gives each worker `low`,
+    and one more to `extra` of the workers that `optional` marks."""
 
     quota: Ints
     low: Ints
@@ -25,7 +25,7 @@ class Quotas:
 
 
 def compute_quotas(total: int, own: Ints, bound: Ints, capacity: Floats) -> Quotas:
-    """Quotas that sum to min(total, sum of bounds). `own` is what each worker validly holds, at most its bound.
+    """Return quotas that sum to min(total, sum of bounds). `own` is what each worker validly holds, at most its bound.
 
     With equal capacities each worker gets up to a common level q; the rest goes first to workers that hold more than q,
     then by id. With unequal ones the k-th partition of a worker costs (2k-1)/capacity, compared as exact fractions.
@@ -46,12 +46,12 @@ def compute_quotas(total: int, own: Ints, bound: Ints, capacity: Floats) -> Quot
         optional = holders
     quota = low.copy()
     tied_workers = np.flatnonzero(optional)
-    quota[tied_workers[np.argsort(low[tied_workers], kind="stable")][:extra]] += 1  # with one source this is law 4
+    quota[tied_workers[np.argsort(low[tied_workers], kind="stable")][:extra]] += 1  # law 4 if there is one source
     return Quotas(quota, low, optional, extra)
 
 
 def _find_level(total: int, bound: Ints) -> int:
-    """The largest q with sum(min(bound, q)) <= total. The bounds must sum to at least `total`."""
+    """Return the largest q with sum(min(bound, q)) <= total. The bounds must sum to at least `total`."""
     level = total // len(bound)
     if int(bound.min()) > level:
         return level
@@ -66,7 +66,8 @@ def _find_level(total: int, bound: Ints) -> int:
 
 
 def _fill_by_price(total: int, bound: Ints, capacity: Floats) -> tuple[Ints, Bools]:
-    """The quotas strictly below the price of the last partition, and the workers that could take one at that price."""
+    """Return the quotas strictly below the price of the last partition, and the workers that may get one more at that
+    price."""
     low, high = 0.0, float((2 * bound / capacity).max())
     for _ in range(64):  # floats come near the price; the exact fractions below decide
         middle = (low + high) / 2

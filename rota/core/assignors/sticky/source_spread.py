@@ -1,8 +1,7 @@
 """Law 4 by a network: each source spread evenly, among all assignments of the same balance and number of moves.
 
 Law: `spread_by_flow` minimises the sum over sources and workers of count² exactly, as a flow of minimum cost with convex
-unit costs. Ties are broken by a hash of ids that does not depend on the giver, so a plan that is interrupted anywhere goes
-on to the same end.
+unit costs. A hash of ids breaks ties. It does not depend on the giver, so an interrupted plan leads to the same end.
 """
 
 import numpy as np
@@ -14,7 +13,7 @@ from rota.errors import AssignmentError
 
 
 def spread_by_flow(choices: OpenChoices) -> tuple[Ints, Ints]:
-    """How many units each worker releases and takes, groups x workers."""
+    """Return how many units each worker releases and takes, groups x workers."""
     network = _SpreadNetwork(choices)
     while not network.solve():
         pass
@@ -59,8 +58,8 @@ class _SpreadNetwork:
             self.node = groups + workers + 2 + np.arange(len(self.cells))
 
     def _scale_ties(self, units: int) -> tuple[int, Ints]:
-        """The factor on costs and the tie-break of each group and worker. In sum the tie-breaks of all `units` are less than
-        one unit of cost."""
+        """Return the factor on costs and the tie-break of each group and worker. The tie-breaks of all `units` together
+        are less than one unit of cost."""
         f = self.choices
         nodes = sum(f.have.shape) + len(self.cells)
         highest = 2 * int(max(self.highest.max(initial=1), 1)) + 1
@@ -70,8 +69,8 @@ class _SpreadNetwork:
         return (2 * units + 1) * widest, hash_pairs(*f.salt) % widest
 
     def solve(self) -> bool:
-        """Whether the windows were wide enough. If so, `released` and `taken` are the optimum; otherwise they are wider now.
-        Raises AssignmentError if there is no flow."""
+        """Return whether the windows were wide enough. If so, `released` and `taken` are the optimum; otherwise the
+        windows are wider now. Raises AssignmentError if there is no flow."""
         from ortools.graph.python import min_cost_flow
 
         flow = min_cost_flow.SimpleMinCostFlow()
@@ -98,10 +97,10 @@ class _SpreadNetwork:
         return True
 
     def _list_segments(self) -> list[tuple[Ints, Ints, Ints, Ints, Ints]]:
-        """The arcs (tail, head, capacity, cost, cell) of units that leave a worker, then of units that come to it.
+        """Return the arcs (tail, head, capacity, cost, cell) of units that leave a worker, then of units that come to it.
 
         All units beyond the window share one arc, at the cost of the unit next to the window. A flow that ends inside
-        such an arc may not be optimal; `_check_windows` finds it.
+        such an arc may not be optimal; `_check_windows` detects this.
         """
         found = []
         for sign, near, far, last in (
@@ -126,7 +125,7 @@ class _SpreadNetwork:
         return found
 
     def _check_windows(self, count: Ints) -> bool:
-        """Whether every cell ended inside its window. Widens the windows of the others."""
+        """Return whether every cell ended inside its window. Widen the windows of the others."""
         below, above = count < self.bottom, count > self.ceiling
         width = np.maximum(self.ceiling - self.bottom, 2)
         self.bottom = np.where(below, np.maximum(count - width, self.lowest), self.bottom)
@@ -134,8 +133,8 @@ class _SpreadNetwork:
         return not (below.any() or above.any())
 
     def _add_links(self, flow: object) -> list[tuple[Ints, Ints, Ints]]:
-        """Adds the arcs of optional workers and waiting units, and unless simple those between cells and groups, which it
-        returns with their groups and workers."""
+        """Add the arcs of optional workers and waiting units. Unless `simple`, add and return the arcs between cells and
+        groups, with their groups and workers."""
         f = self.choices
         groups, workers = f.have.shape
         add = flow.add_arcs_with_capacity_and_unit_cost  # type: ignore[attr-defined]

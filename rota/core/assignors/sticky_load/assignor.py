@@ -2,14 +2,14 @@
 
 Laws, in rank order:
 1. The assignment is valid, and as many partitions as possible are placed.
-2. Nothing moves voluntarily while the imbalance is within `tolerance`, for a gain of less than a quarter of the tolerance,
-   or while noise explains the imbalance of a settled placement (`noise_band`, which uses the memory).
+2. Nothing moves voluntarily if the imbalance is within `tolerance`, if noise explains the imbalance of a settled
+   placement (`noise_band`, which uses the memory), or if the gain is less than a quarter of `tolerance` - 1.
 3. At most `budget` moves are voluntary.
-4. Each of them lowers the peak by at least `move_price`, in units of the mean utilization.
+4. Each voluntary move lowers the peak by at least `move_price`, in units of the mean utilization.
 5. The peak is the lowest, with the fewest moves. This is exact for a budget of up to 4 if all sets of moves can be tried
-   (`exhaustive_search`). Otherwise a beam and a descent search, and the result may not be the lowest.
+   (`exhaustive_search`). Otherwise `local_search` (a beam, a descent) finds the moves, and a lower peak may exist.
 
-The problem is NP-hard (Aggarwal, Motwani, Zhu, "The load rebalancing problem", 2006), so a plan gives a lower bound too.
+The problem is NP-hard (Aggarwal, Motwani, Zhu, "The load rebalancing problem", 2006), so a plan states a lower bound too.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ from rota.core.constraints import find_matches, find_valid_owners
 from rota.core.measures import find_holders, measure_mean_utilization, measure_utilizations
 from rota.core.values import Codes, Floats, Snapshot
 
-FEW = 4  # up to so many moves are searched as a set; further ones one after the other
+FEW = 4  # up to this many moves are searched as a set, further moves one by one
 OPTIONS = {
     "budget": Option(None, whole=True),
     "tolerance": Option(1.1),
@@ -38,7 +38,7 @@ OPTIONS = {
 
 
 def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, Any]) -> Proposal:
-    """The target by load. A `tolerance` below 1 is added to 1: 0.05 is an imbalance of 1.05. Raises ConfigError."""
+    """Return the target by load. A `tolerance` below 1 is added to 1: 0.05 is an imbalance of 1.05. Raises ConfigError."""
     settings = read_options("sticky-load", options, OPTIONS)
     tolerance = settings["tolerance"] + (1.0 if settings["tolerance"] < 1 else 0.0)
     match = find_matches(snapshot)
@@ -78,16 +78,18 @@ def assign(snapshot: Snapshot, options: Mapping[str, Any], memory: Mapping[str, 
 
 
 def _measure_gain(snapshot: Snapshot, start: Codes, target: Codes, peak: float) -> float:
-    """How far below `peak` all workers end that give or take. Other workers at the peak may have to wait."""
+    """Return how far below `peak` the highest worker ends among those that give or take a partition. Other workers at the
+    peak may have to wait."""
     changed = target != start
     after = measure_utilizations(snapshot, target, False)
     return peak - float(after[np.concatenate((start[changed], target[changed]))].max(initial=0.0))
 
 
 def lower_peak(space: SearchSpace, budget: int | None) -> Codes:
-    """The target with the lowest peak found: the best set of a few moves, then a descent with the rest of the budget.
+    """Return the target with the lowest peak found: the best set of few moves, then a descent with the rest of the
+    budget.
 
-    Without a budget each move must gain a thousandth of the mean. Otherwise thousands of moves would gain next to nothing.
+    Without a budget each move must gain a thousandth of the mean. Otherwise thousands of moves would gain almost nothing.
     """
     if budget is None:
         return descend(replace(space, price=max(space.price, space.mean / 1000)), None)
@@ -106,8 +108,8 @@ def _note_if_unmoved(note: str, target: Codes, keeps: Codes) -> str:
 
 
 def _bound_peak(snapshot: Snapshot, keeps: Codes, start: Codes, budget: int | None) -> float | None:
-    """A peak that no `budget` moves can go below, None without a budget. It is the largest utilization of a worker by the
-    partitions it owns, without its `budget` largest ones and as many more as had to leave it."""
+    """Return a lower bound of the peak after `budget` moves, None without a budget: the largest utilization of a worker
+    without its `budget` + k largest partitions, if k of them had to leave."""
     if budget is None:
         return None
     best, own = 0.0, measure_utilizations(snapshot, keeps, False)
@@ -123,7 +125,7 @@ def _bound_peak(snapshot: Snapshot, keeps: Codes, start: Codes, budget: int | No
 
 
 def _make_explainer(snapshot: Snapshot, used: Floats, mean: float) -> Callable[[int], str]:
-    """Makes the function that explains a move. `used` are the utilizations after the unavoidable moves."""
+    """Return the function that explains a move. `used` are the utilizations after the unavoidable moves."""
     before = measure_utilizations(snapshot, snapshot.owner, False)
 
     def explain(partition: int) -> str:

@@ -1,7 +1,7 @@
-"""Lowers the highest utilization, the peak, by trying every set of moves where these are few enough.
+"""Lower the highest utilization, the peak, by trying every set of moves if there are few enough sets.
 
 Law: no valid set of at most `budget` moves costs less. A set costs its peak plus the price of each move. Of sets of equal
-cost it takes one with the fewest moves, then the one that leaves all workers most even.
+cost, the search chooses one with the fewest moves, then the one that leaves all workers most even.
 """
 
 from math import comb
@@ -16,14 +16,14 @@ MOST = 600_000  # sets times workers
 
 
 def can_try_all(space: SearchSpace, budget: int) -> bool:
-    """Whether there are few enough sets of at most `budget` moves."""
+    """Return whether there are few enough sets of at most `budget` moves."""
     rows, workers = int((space.snapshot.load > 0).sum()), len(space.snapshot.workers)
     sets: int = sum(comb(rows, k) * max(workers - 1, 0) ** k for k in range(1, budget + 1))
     return sets * workers <= MOST
 
 
 def try_all(space: SearchSpace, budget: int) -> Codes:
-    """The assignment after the cheapest of all sets of at most `budget` moves."""
+    """Return the assignment after the cheapest of all sets of at most `budget` moves."""
     snapshot, start, size = space.snapshot, space.start, len(space.snapshot.workers)
     speed, room = snapshot.team.capacity, snapshot.team.cap - count_per_worker(start, size)
     able = space.able[snapshot.kind] & ((snapshot.load > 0) & (start >= 0))[:, None]
@@ -54,7 +54,7 @@ def try_all(space: SearchSpace, budget: int) -> Codes:
 
 
 def _extend_sets(first: Ints, end: int) -> tuple[Ints, Ints]:
-    """Pairs each state with each of the moves from its `first` on."""
+    """Pair each state with each move from the state's `first` move on."""
     length = end - first
     state = np.repeat(np.arange(len(first)), length)
     move: Ints = np.arange(len(state)) - np.repeat(np.cumsum(length) - length, length) + first[state]

@@ -1,7 +1,7 @@
-"""Searches for moves that lower the highest utilization, the peak: a beam for few moves, a descent for many.
+"""Search for moves that lower the highest utilization, the peak: a beam for few moves, a descent for many.
 
-Law: every move takes a partition off a worker at the peak, or makes room for such a move. A result is never worse than its
-start.
+Law: every move takes a partition off a worker at the peak, or makes room for such a move. A result is never worse than
+its start.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from rota.core.values import UNLIMITED, Bools, Codes, Floats, Ints, Snapshot
 
 BEAM = 768
 LOWER = 0.02  # weight of the taker's utilization among moves that are equally good for the giver
-NEAR = 12  # a search considers so many of the highest and of the lowest workers, and of the partitions of each
+NEAR = 12  # a search considers this many of the highest and of the lowest workers, and of each one's partitions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,14 +32,13 @@ class SearchSpace:
     def of(
         cls, snapshot: Snapshot, match: Bools, start: Codes, mean: float, price: float, tolerance: float = 0.0
     ) -> "SearchSpace":
-        """Builds the space around `start`. `price` and `tolerance` are in units of the mean utilization."""
+        """Build the space around `start`. `price` and `tolerance` are in units of the mean utilization."""
         able: Bools = match & snapshot.team.active
         return cls(snapshot, able, start, mean, price * mean, tolerance * mean)
 
 
 def search_beam(space: SearchSpace, budget: int) -> Codes:
-    """The best assignment that a beam finds with at most `budget` moves. Each step takes one partition off the highest
-    worker.
+    """Return the best assignment that a beam finds with at most `budget` moves. Each step relieves the highest worker.
 
     A state is dropped if more of its workers are above the best known peak than moves are left. If the beam has room for
     all other states, the result is optimal.
@@ -75,14 +74,14 @@ class _Beam:
         self.cost = max(float(used.max()), self.others)
 
     def bound(self, target: Codes) -> None:
-        """Records the cost of `target`: from now on only a lower one counts."""
+        """Record the cost of `target`: from now on only a lower cost counts."""
         snapshot = self.space.snapshot
         used = count_per_worker(target, len(snapshot.workers), snapshot.load) / snapshot.team.capacity
         moves = int(np.count_nonzero(target != self.space.start))
         self.cost = min(self.cost, float(used.max()) + self.space.price * moves)
 
     def step(self, left: int) -> None:
-        """Makes every move off the highest worker of every state. Keeps the states that `left` more moves may improve."""
+        """Make every move off the highest worker of every state. Keep the states that `left` more moves may improve."""
         limit = self.cost * (1 - 1e-12)
         if not left:
             self._drop_lost_states(limit)
@@ -116,12 +115,12 @@ class _Beam:
         self._record_best()
 
     def _measure_gaps(self, limit: float) -> Floats:
-        """The load that each worker may take and stay below the limit. It is negative for a worker above it."""
+        """Return the load that each worker may take and stay below the limit, negative for a worker above the limit."""
         gap: Floats = (limit - self.used) * self.speed
         return gap
 
     def _drop_lost_states(self, limit: float) -> None:
-        """Drops the states that one move cannot improve: no worker has room for the surplus of the highest one."""
+        """Drop the states that one move cannot improve: no worker has room for the surplus of the highest worker."""
         gap = self._measure_gaps(limit)
         high = self.used.argmax(axis=1)
         keep = gap.max(axis=1) > -gap[np.arange(len(high)), high]
@@ -134,7 +133,7 @@ class _Beam:
         return low
 
     def _bound_peaks(self, left: int, state: Ints, giver: Ints, taker: Ints, given: Floats, taken: Floats) -> Floats:
-        """A peak that `left` more moves cannot go below, if each of them relieves one worker."""
+        """Return a peak that `left` more moves cannot go below, if each move relieves one worker."""
         wide = min(left + 3, self.used.shape[1])
         top = np.argsort(-self.used, axis=1)[:, :wide]
         others = np.take_along_axis(self.used, top, axis=1)[state]
@@ -156,7 +155,7 @@ class _Beam:
             self.best, self.cost = self.owner[winner], float(cost[winner])
 
     def target(self) -> Codes:
-        """The best state as an owner column."""
+        """Return the best state as an owner column."""
         target = self.space.start.copy()
         target[self.rows] = self.workers[self.best]
         return target
@@ -166,7 +165,7 @@ _SALT = hash_pairs(np.arange(4096), np.zeros(1, np.int64))[:, 0]
 
 
 def _select_states(most: int, reach: Floats, energy: Floats) -> Ints:
-    """Selects `most` states: half of them by `reach` with ties by `energy`, half by `energy` alone."""
+    """Select `most` states: one half by `reach` with ties by `energy`, the other half by `energy` alone."""
     if len(reach) <= most:
         return np.arange(len(reach))
     half = most // 2
@@ -177,7 +176,7 @@ def _select_states(most: int, reach: Floats, energy: Floats) -> Ints:
 
 
 def _find_relevant(space: SearchSpace) -> tuple[Ints, Ints]:
-    """The highest and the lowest workers, and those of their partitions whose load comes nearest to half of the gap."""
+    """Return the highest and the lowest workers, and their partitions whose loads come nearest to half of the gap."""
     snapshot, start = space.snapshot, space.start
     used = count_per_worker(start, len(snapshot.workers), snapshot.load) / snapshot.team.capacity
     order = np.argsort(-used, kind="stable")
@@ -198,8 +197,7 @@ def _find_relevant(space: SearchSpace) -> tuple[Ints, Ints]:
 
 
 def descend(space: SearchSpace, budget: int | None) -> Codes:
-    """Moves or swaps one partition of the highest worker after another, until none is worth its price or the budget is
-    spent."""
+    """Move or swap partitions of the highest worker, one by one, until none is worth its price or the budget is spent."""
     descent = Descent(space, UNLIMITED if budget is None else budget)
     while descent.step():
         pass
@@ -222,7 +220,7 @@ class Descent:
         self.takes = np.asarray(space.able.any(axis=0))
 
     def step(self) -> bool:
-        """Makes the best move or swap off the highest worker. False if there is none."""
+        """Make the best move or swap off the highest worker. Return False if there is none."""
         giver = int(self.used.argmax())
         takers = np.flatnonzero(self.takes & (np.arange(len(self.used)) != giver))
         if self.left < 1 or not len(takers) or not len(self.held[giver]):
@@ -244,7 +242,7 @@ class Descent:
         return True
 
     def _find_move(self, giver: int, takers: Ints) -> tuple[float, int, int, int]:
-        """The best single move: (peak of giver and taker after it, partition, taker, -1)."""
+        """Return the best single move: (peak of giver and taker after it, partition, taker, -1)."""
         takers = takers[self.room[takers] > 0]
         held = self.held[giver]
         if not len(takers):
@@ -267,7 +265,7 @@ class Descent:
         )
 
     def _find_swap(self, giver: int, takers: Ints) -> tuple[float, int, int, int]:
-        """The best swap with a low worker: (peak of both after it, partition, taker, the taker's partition in return)."""
+        """Return the best swap with a low worker: (peak of both after it, partition, taker, the partition in return)."""
         best = (np.inf, -1, -1, -1)
         if self.left < 2 or not self.takes[giver]:
             return best
@@ -292,7 +290,7 @@ class Descent:
         return best
 
     def _price_exchanges(self, peak: Floats, after: Floats) -> Floats:
-        """The cost of each exchange: its peak, or, below the mean, how far the giver ends from the mean."""
+        """Return the cost of each exchange: its peak, or, below the mean, how far the giver ends from the mean."""
         mean = self.space.mean
         cost: Floats = np.maximum(peak, mean + np.abs(after - mean))
         return cost

@@ -1,14 +1,14 @@
-"""Whether noise explains an imbalance: loads are measured, and no two measurements are quite alike.
+"""Decide whether noise in the measured loads explains an imbalance.
 
 Law: a settled placement stays while noise explains the difference between its imbalance now and its imbalance when it
-settled. A placement settles when a plan moves nothing, or ends with it.
+settled. A placement settles if it is the target of a plan after which no more moves are needed or found.
 
-- Noise is at most +-n in every load. n is the tolerance, at most 10 %.
-- Noise explains seven standard deviations of independent uniform noise, at the worker where these are widest. Noise in
-  both measurements of the same loads exceeds them at a worker with a probability below e^-12 (such sums are sub-Gaussian
-  with their own variance). It never explains more than a factor of (1+n)/(1-n), the worst case of any noise.
-- A change of owner, worker, partition, requirement or option ends it.
-- The imbalance to compare with stays the one at which the placement settled, so loads that drift leave the band once.
+- Noise is at most +-n in every load. n is `tolerance` - 1, at most 10 %.
+- Noise explains up to seven standard deviations of independent uniform noise, at the worker with the widest deviation.
+  Noise in both measurements of the same loads exceeds this bound at a worker with a probability below e^-12 (such sums
+  are sub-Gaussian with their own variance). Noise never explains more than a factor of (1+n)/(1-n), the worst case.
+- A change of owner, worker, partition, requirement or option ends the settled state.
+- The reference stays the imbalance at which the placement settled, so loads that drift leave the band at some time.
 
 Without memory no placement is settled, and the tolerance alone decides: one measurement cannot tell noise from drift.
 """
@@ -30,7 +30,7 @@ MEMORY = {"settled": "numbers"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseBand:
-    """The band around the imbalance at which a placement settled. `past` maps the digest of that placement to it."""
+    """The band around the imbalance at which a placement settled. `past` maps the placement's digest to that imbalance."""
 
     snapshot: Snapshot
     match: Bools
@@ -38,14 +38,14 @@ class NoiseBand:
     past: Mapping[str, float]
 
     def find_settled(self, owner: Codes, able: Bools, imbalance: float, noise: float) -> float | None:
-        """The imbalance at which this placement settled, if noise explains that it is `imbalance` now. None otherwise."""
+        """Return the imbalance at which this placement settled, if noise explains its change to `imbalance`; else None."""
         was = self.past.get(self._hash_placement(owner)) if self.past else None
         if was is None or abs(imbalance - was) > measure_noise(self.snapshot, owner, able, was, noise) + 1e-12:
             return None
         return was
 
     def remember(self, owner: Codes, imbalance: float) -> dict[str, Any]:
-        """The memory of a placement that settles now."""
+        """Return the memory of a placement that settles now."""
         return {"settled": {self._hash_placement(owner): imbalance}}
 
     def _hash_placement(self, owner: Codes) -> str:
@@ -59,7 +59,7 @@ class NoiseBand:
 
 
 def measure_noise(snapshot: Snapshot, owner: Codes, able: Bools, imbalance: float, noise: float) -> float:
-    """How far noise of +-`noise` in every load changes this imbalance."""
+    """Return how far noise of +-`noise` in every load changes this imbalance."""
     size, capacity = len(snapshot.workers), snapshot.team.capacity
     load = snapshot.load / float(snapshot.load[owner >= 0].sum())
     squares: Floats = count_per_worker(owner, size, load**2)[able]

@@ -1,7 +1,7 @@
-"""Places partitions without an owner: the largest load first, each on the worker whose utilization stays lowest.
+"""Place partitions without an owner: the largest load first, each on the worker whose utilization stays lowest.
 
 Law: the assignment is valid and as many partitions as possible are placed. Ties go to the worker with fewer partitions,
-then by id. With m workers of equal capacity the peak is at most 4/3 - 1/(3m) of the optimum (LPT, Graham 1969).
+then by id. With m workers of equal capacity the peak is at most 4/3 - 1/(3m) times the optimum (LPT, Graham 1969).
 """
 
 from heapq import heapify, heapreplace
@@ -14,7 +14,7 @@ from rota.core.values import UNLIMITED, UNOWNED, Bools, Codes, Floats, Ints, Sna
 
 
 def enforce_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
-    """`keeps` without the lightest partitions of workers over their cap. Of equal loads the last ids go first."""
+    """Return `keeps` without the lightest partitions of each worker over its cap. Of equal loads, the first ids stay."""
     counts = count_per_worker(keeps, len(snapshot.workers))
     stays = keeps
     for worker in np.flatnonzero(counts > snapshot.team.cap).tolist():
@@ -26,7 +26,7 @@ def enforce_caps(snapshot: Snapshot, keeps: Codes) -> Codes:
 
 
 def place_longest_first(snapshot: Snapshot, match: Bools, keeps: Codes, stays: Codes) -> Codes:
-    """`stays` with every partition placed that can be.
+    """Return `stays` with every partition placed that can be.
 
     `keeps` are the valid owners; `match` marks which worker may hold which kind.
     """
@@ -46,7 +46,7 @@ def place_longest_first(snapshot: Snapshot, match: Bools, keeps: Codes, stays: C
 
 
 def _place_by_heap(snapshot: Snapshot, workers: Ints, stays: Codes, free: Ints) -> Codes:
-    """The worker of each partition in `free`, if any of `workers` may take it."""
+    """Return the worker of each partition in `free`, if each of `workers` may take every partition."""
     size = len(snapshot.workers)
     load, counts = count_per_worker(stays, size, snapshot.load), count_per_worker(stays, size)
     capacity = snapshot.team.capacity
@@ -78,7 +78,7 @@ def _find_least_burdened(used: Floats, speed: Floats, weight: float) -> int:
 
 
 def _place_one_by_one(snapshot: Snapshot, able: Bools, target: Codes, free: Ints) -> bool:
-    """Places the partitions `free` in this order. Returns whether some found no room."""
+    """Place the partitions `free` in this order. Return whether some partitions found no room."""
     size, team = len(snapshot.workers), snapshot.team
     load, counts = count_per_worker(target, size, snapshot.load), count_per_worker(target, size)
     shut = np.where(able, 0.0, np.inf)  # added to a utilization: inf where a partition may not go
