@@ -1,14 +1,14 @@
-"""Columns of landed Parquet files that are not declared and are added to the table: `new_columns="add"`.
+"""Add undeclared columns of landed Parquet files to the table: `new_columns="add"`.
 
-Law: no value of a landed file is lost or null without an error. A job reads the declared columns, those that were added
-before, and those that its own files bring. Only an added column is null for a file that lacks it.
+Law: no value of a landed file is lost or becomes null without an error. A job reads the declared columns, the columns added
+before, and the columns that its own files bring. Only an added column is null for a file that lacks the column.
 
-Law: it has one type for ever, in which each value of the file that brought it has an equal one. A file of which that is not
-so stops its partition. So does one with another field in it, with names that differ in case only, or with the name of a
-column of rota's own.
+Law: an added column keeps its type. The type has an equal value for each value of the file that brought the column. A file
+stops its partition if its values do not fit the type, or if its struct has other fields. So does a file with names that
+differ in case only, or with the name of one of rota's own columns.
 
-The table's schema marks such a column with the name that it has in files, and with the file that brought it. Spark passes
-the marks on with the column, also where a transform renames it, and not to what a transform makes of it.
+The table's schema marks an added column with its name in files, and with the file that brought it. Spark keeps the marks if
+a transform renames the column, and drops them from columns that a transform computes.
 """
 
 import json
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 OURS = (PARTITION, OFFSET)
-Field = Mapping[str, Any]  # as a schema of Spark has it in JSON
+Field = Mapping[str, Any]  # a field of a Spark schema, in JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What a job reads beside the declared columns: `chosen`, by name in small letters. `declared` are those names."""
+    """The undeclared columns that a job reads: `chosen`, by lower-case name. `declared`: the declared lower-case names."""
 
     declared: frozenset[str]
     chosen: dict[str, Field]
 
     @classmethod
     def of(cls, declared: str, table: str | None) -> "Added":
-        """Return the columns that were added to the table of this schema (JSON) before. `declared` is a DDL."""
+        """Return the columns added before. `declared`: the declared columns (DDL). `table`: the table's schema (JSON)."""
         names = frozenset(name.lower() for name in name_columns(declared))
         there = {field["name"].lower(): field for field in (list_added(json.loads(table)) if table else ())}
         return cls(names, {name: field for name, field in there.items() if name not in names})
 
     def take(self, path: str, footer: Footer | None) -> str:
-        """Take the columns that this file brings. Return why its partition stops; empty if it does not.
+        """Add the columns that this file brings. Return why the file stops its partition; empty if it does not.
 
-        Whether the file fits the columns of other files is checked once all files are taken.
+        `parquet.explain_misfit` later compares the file with the columns that other files brought.
         """
         whole = footer.whole if footer and footer.rows else Node("")
         alike: dict[str, list[str]] = {}
@@ -65,8 +65,7 @@ class Added:
 
 
 def _explain_name(name: str, part: Node, same: list[str]) -> str:
-    """Why a column of this name does not get into the table; `same` are the file's names that differ from it in case only,
-    and itself."""
+    """Return why this column cannot be added; empty if it can. `same`: the file's names that equal `name` but for case."""
     if name.lower() in OURS:
         return f"has a column {name}, which is called like one of rota's own. Land it under another name"
     if len(same) > 1:
@@ -84,8 +83,8 @@ def _explain_name(name: str, part: Node, same: list[str]) -> str:
 
 
 def extend(spark: "SparkSession", schema: str, added: Iterable[Field]) -> "StructType | str":
-    """Return the columns of a DDL and those that are added, as Spark's reader takes them. An added column replaces a
-    declared one of its name."""
+    """Return the schema for Spark's reader: the columns of the DDL, and the added ones. An added column replaces a declared
+    one of the same name."""
     if not (fields := {field["name"].lower(): field for field in added}):
         return schema
     from pyspark.sql.types import StructField, StructType

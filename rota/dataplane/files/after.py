@@ -1,11 +1,11 @@
-"""Take landed files away once they are consumed: `files(..., after=...)`.
+"""Archive or delete landed files once they are consumed: `files(..., after=...)`.
 
 Laws:
-1. A file is taken away only if it was consumed: the table has committed its rows, and its checkpoint was written. A file
-   that was skipped, or that landed before a partition's start, stays.
+1. A file is taken away only if it was consumed: the table has committed its rows, and its partition's checkpoint was
+   written. A file that was skipped, or that landed before a partition's start, stays.
 2. Only the file that was consumed is taken away (`Landing.take`). A different file that took its place stays.
 3. A process may die at any step, and two may work at once. The next maintenance finds the files that are left.
-4. The index keeps the file: its offset means the same, and a file that lands under its name is not a new one.
+4. The index keeps the file's entry: its offset stays valid, and a file that lands later under its name is not a new one.
 """
 
 import logging
@@ -19,12 +19,12 @@ from rota.errors import RotaError
 
 log = logging.getLogger(__name__)
 ARCHIVE = "archive:"
-NAMED = 3  # files that stay and are named
+NAMED = 3  # remaining files that a report names
 
 
 @dataclass(frozen=True, slots=True)
 class Tidier:
-    """Takes files away from the landing folder by the declared `after`."""
+    """Takes consumed files away from the landing folder, as `after` declares."""
 
     landing: Landing
     after: str
@@ -35,10 +35,10 @@ class Tidier:
         return self.after.removeprefix(ARCHIVE) if self.after.startswith(ARCHIVE) else ""
 
     def look(self, files: Iterable[LandedFile], *, archived: bool = True) -> Callable[[LandedFile], LandedFile]:
-        """Return the function that gives the current state of each of these files.
+        """Return a function that returns the current state of each of these files.
 
-        It looks where the file landed and, if `archived`, in the archive. It returns the file unchanged if the file is gone
-        or cannot be looked at: the job that reads the file reports that.
+        The function searches the landing folder and, if `archived`, the archive. It returns the file unchanged if the file
+        is gone or its state cannot be read: the job that reads the file reports that.
         """
         landed = list(files)
         found = self._look(self.landing.look(landed), landed)
@@ -87,8 +87,8 @@ class Tidier:
         )
 
     def tidy(self, consumed: Iterable[tuple[str, Iterable[LandedFile]]]) -> Tidied:
-        """Take away the consumed files of partitions' folders. Raises nothing: the log names the files that stay. The files
-        of a folder are asked for only if the folder has any."""
+        """Take away consumed files, folder by folder. Raise nothing: the log names the files that stay. A folder's iterable
+        of files is read only if the folder still has files."""
         taken, stays = 0, list[str]()
         for folder, files in consumed if self.after != "keep" else ():
             try:

@@ -1,16 +1,15 @@
 """A landing folder in a bucket: a prefix of its keys.
 
-Law: an object is there whole or not at all, so no object has to rest. It is the same object while its size and its ETag are
-the same; `modified` is a number made of the ETag. Every list, look and read sees the newest object.
+Law: a bucket publishes an object as a whole, so no object has to settle. An object is the same while its size and ETag are
+the same; `modified` is a number computed from the ETag. Each list and each read returns the newest object.
 
-Law: names come late and out of order, so each poll lists all keys of its partitions, a thousand a request. A list that began
-behind the newest known name would leave out for ever an object that came late with an earlier name. One list continues from
-folder to folder, and skips folders that were not asked for. So a poll takes at most one list for each folder, and far fewer
-where folders hold little.
+Law: an object may land late under an earlier name, so each poll lists all keys of its partitions, a thousand a request. A
+list that began behind the newest known name would never return that object. One list continues from folder to folder, and
+skips folders that were not requested. A poll starts at most one list a folder, and far fewer if folders hold few keys.
 
-Law: a key with a part that is hidden (`is_hidden`) is hidden; a key that ends in a slash and has no bytes is what shows
-a folder: a process asks for it once. Any other that is not read has a reason. Of a prefix with a key that obstore refuses to
-list, Arrow lists the names, and each new object is asked for its ETag.
+Law: a key is hidden if any part of it is hidden (`is_hidden`). An empty object whose key ends in a slash only marks a
+folder; a process checks it once. Any other object that is not read has a reason. If obstore refuses to list a key, Arrow
+lists the names of its prefix, and one request for each new object reads the ETag.
 """
 
 import re
@@ -40,17 +39,17 @@ from rota.stores import NO_BUCKET, OddKey, as_os_errors
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
-PAGE = 1000  # keys of an answer
-END = chr(0x10FFFF)  # of all keys
-AT_ONCE = 16  # requests
-BLOCK = 1 << 20  # bytes of two objects that are compared at a time
-HELD = 10_000  # new objects of one list that are here at a time
-POLL_INTERVAL = 5.0  # seconds, while nothing comes: each list is paid for
-DEAR = 16  # what an answer with a list of keys costs, in answers of one
+PAGE = 1000  # keys of a response
+END = chr(0x10FFFF)  # sorts behind all keys
+AT_ONCE = 16  # parallel requests
+BLOCK = 1 << 20  # bytes of two objects that one comparison reads
+HELD = 10_000  # new objects of one list in memory
+POLL_INTERVAL = 5.0  # seconds, while no object lands: each list costs money
+DEAR = 16  # the price of a list, in requests for one object
 ODD = re.compile(r"[\x00-\x1f\x7f]|//|/$")
 WHY_ODD = "its key has a control character, or a slash too many; land it under another"
 Found = tuple[str, int, object]  # key, bytes, ETag
-FOLDERS: set[tuple[str, str]] = set()  # what only showed a folder once it was asked for: place, path; none has a record
+FOLDERS: set[tuple[str, str]] = set()  # place and path of empty objects that only mark a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,11 @@ class BucketLanding:
 
     @property
     def store(self) -> "ObjectStore":
-        """What asks the bucket."""
+        """The client of the bucket."""
         return stores.open_objects(self.place)
 
     def find_place(self) -> str:
-        """See `Landing.find_place`: a prefix is there once its bucket is."""
+        """See `Landing.find_place`: a prefix exists if its bucket does."""
         try:
             self._list_top()
         except OSError as error:
@@ -75,7 +74,7 @@ class BucketLanding:
         return self.place
 
     def list_folders(self) -> Sequence[str]:
-        """See `Landing.list_folders`: the first parts of all keys, unless they end there."""
+        """See `Landing.list_folders`: the first part of each key with a slash."""
         return [one for one in self._list_top()[0] if not _is_hidden(one) and not ODD.search(one)]
 
     def list_ignored(self) -> Sequence[tuple[str, str]]:
@@ -87,7 +86,7 @@ class BucketLanding:
         return list(found.items())
 
     def _has_odd(self) -> bool:
-        """Whether obstore refuses a key. An archive may be long: what is hidden at the top is leapt over."""
+        """Whether obstore refuses to list a key. Hidden folders at the top are skipped: an archive may be large."""
         last = ""
         try:
             while last < END:
@@ -101,13 +100,13 @@ class BucketLanding:
     def list_rested(
         self, known: Mapping[str, frozenset[str]], settle: float, now: float, yet: list[float]
     ) -> Iterator[Rested]:
-        """See `Landing.list_rested`: an object needs no rest."""
+        """See `Landing.list_rested`: each object counts as settled."""
         del settle, now, yet
         along = sorted(known, key=lambda folder: f"{folder}/")  # in the order of their keys
-        shares = iter(take_portions(along, PAGE, lambda folder: len(known[folder])))  # of what is known, a page
+        shares = iter(take_portions(along, PAGE, lambda folder: len(known[folder])))  # a page of known keys each
         left = list[list[str]]()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            while some := [*left, *islice(shares, 2 * AT_ONCE)]:  # no more than these are listed ahead of the reader
+            while some := [*left, *islice(shares, 2 * AT_ONCE)]:  # lists run ahead of the caller by no more than these
                 found = pool.map(lambda folders: self._list_or_each(folders, known), some)
                 left = []
                 for folders, listed in zip(some, found, strict=True):
@@ -117,8 +116,8 @@ class BucketLanding:
     def _list_or_each(
         self, folders: Sequence[str], known: Mapping[str, frozenset[str]]
     ) -> dict[str, list[LandedFile] | OSError]:
-        """By one list for all, or for the first of them where these have many new objects; where that cannot be had, by one
-        for each: then it is known whose fault it is. A list of one folder ends with it, and needs no look behind it."""
+        """List the folders together; the result ends early if they have many new objects. If that list fails, list each
+        folder alone, so that an error is attributed to its folder. The list of a single folder reads no key behind it."""
         if len(folders) > 1:
             with suppress(OSError):
                 return {folder: self._land(found) for folder, found in self._list_along(folders, known).items()}
@@ -131,10 +130,10 @@ class BucketLanding:
         return listed
 
     def _list_along(self, folders: Sequence[str], known: Mapping[str, frozenset[str]]) -> dict[str, Iterable[Found]]:
-        """The new objects of folders that stand in the order of their keys; of the first alone once these are many. Raises
-        OSError, and OddKey."""
+        """Return the new objects of the folders, which are in the order of their keys. Stop after the folder with which
+        they are many. Raises OSError, and OddKey."""
         found: dict[str, dict[str, Found]] = {folder: {} for folder in folders}
-        at, last, held = 0, "", 0  # the first folder that may hold more, and how far the list came
+        at, last, held = 0, "", 0  # the first unfinished folder, the last listed key, the new objects
         while at < len(folders) and (held < HELD or not at):
             page, last = self._list_page(max(last, _before(f"{folders[at]}/")))
             for path, one in page.items():
@@ -142,19 +141,19 @@ class BucketLanding:
                 if slash and folder in found and _is_new(path, known[folder]):
                     found[folder][path] = path, one["size"], _read_tag(one)
                     held += 1
-            while at < len(folders) and last >= f"{folders[at]}0":  # the first character behind the slash
+            while at < len(folders) and last >= f"{folders[at]}0":  # `0` sorts right behind the slash
                 at += 1
         return {folder: found[folder].values() for folder in folders[:at]}
 
     def _list_page(self, after: str) -> tuple[dict[str, Any], str]:
-        """The first objects behind a key, by path, and up to where there are no others. Raises OSError, and OddKey."""
+        """Return the first objects after a key by path, and the key up to which they are all. Raises OSError, OddKey."""
         with as_os_errors(self.place):
             page = next(iter(self.store.list(offset=after, chunk_size=PAGE)), ())
         there = {one["path"]: one for one in page}
         return there, max(there) if len(page) == PAGE else END
 
     def _list_one(self, folder: str, known: frozenset[str]) -> list[LandedFile]:
-        """Raises OSError."""
+        """List the new objects of one folder. Raises OSError."""
         try:
             return self._land(self._list_whole(f"{folder}/", known))
         except OddKey:
@@ -173,7 +172,7 @@ class BucketLanding:
         ]
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
-        """See `Landing.look`: of many that lie close together by lists, else of each by itself, 16 at once."""
+        """See `Landing.look`: a list for objects with close keys, else a request for each object, 16 at once."""
         asked = sorted({file.path for file in files})
         answers: dict[str, LandedFile | OSError | None] = {**self._list_among(asked)}
         rest = [path for path in asked if path not in answers]
@@ -189,8 +188,8 @@ class BucketLanding:
         return tell
 
     def _list_among(self, asked: Sequence[str]) -> dict[str, LandedFile | None]:
-        """Those up to which lists came, in order, each of which begins at the next that is asked for; there are no more of
-        them than are cheaper than to ask for each."""
+        """Return the state of the first of these sorted paths, as far as lists reach. Each list begins at the next path.
+        There are only as many lists as cost no more than one request for each path."""
         found: dict[str, LandedFile | None] = {}
         with suppress(OSError):
             for _ in range(len(asked) // DEAR):
@@ -207,8 +206,7 @@ class BucketLanding:
         return self._ask_or(path) is None
 
     def is_away(self) -> bool:
-        """See `Landing.is_away`: a bucket that is away reports each object as absent. A bucket that is there may have no
-        object any more."""
+        """See `Landing.is_away`: an unreachable bucket reports each object as absent. An empty bucket is not away."""
         try:
             self._list_top()
         except OSError:
@@ -220,8 +218,8 @@ class BucketLanding:
         return {file.path for file in self._list_one(folder, frozenset())}
 
     def take(self, file: LandedFile, to: str) -> bool:
-        """See `Landing.take`. No bucket has a conditional delete: an object that is put in its place between two requests of
-        rota is deleted, unless the bucket keeps versions. An object of more than 5 GB is not copied."""
+        """See `Landing.take`. A bucket has no conditional delete: an object that takes the place of the file between two
+        requests is deleted, unless the bucket keeps versions. An object of more than 5 GB is not copied."""
         if (now := self._ask_or(file.path)) != file:
             if isinstance(now, OSError):
                 raise now
@@ -238,10 +236,10 @@ class BucketLanding:
         return True
 
     def is_archived(self, file: LandedFile, to: str) -> bool:
-        """Whether the object is in the archive. Raises OSError, FileExistsError for different content there."""
+        """Whether the object is in the archive. Raises OSError; FileExistsError if `to` has different content."""
         if (there := self._ask(to)) is None:
             return False
-        same = there["size"] == file.size  # their tags may differ all the same
+        same = there["size"] == file.size  # ETags may differ for equal content
         if same:
             with self.find(file).open("rb") as mine, self.find(replace(file, path=to)).open("rb") as other:
                 while (block := mine.read(BLOCK)) and same:
@@ -256,18 +254,18 @@ class BucketLanding:
 
     @contextmanager
     def show(self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> Iterator[Listed]:
-        """See `Landing.show`: a list of them."""
+        """See `Landing.show`: a list of the objects' names."""
         del attempt
         place = f"s3a://{self.place.partition('://')[2]}"
         paths = {p: {o: files[p][o].path for o in range(*of)} for p, of in ranges.items()}
         yield Listed(place, paths, frozenset(p for p, of in ranges.items() if of == (0, len(files[p]))))
 
     def _list_whole(self, prefix: str, known: frozenset[str] = frozenset()) -> Iterator[Found]:
-        """The objects that are neither known nor hidden. Raises OSError, and OddKey."""
+        """Yield the objects below a prefix that are neither known nor hidden. Raises OSError, and OddKey."""
         with as_os_errors(f"{self.place}/{prefix}"):
             for page in self.store.list(prefix or None, chunk_size=PAGE):
                 for one in page:
-                    if one["path"].startswith(prefix) and _is_new(one["path"], known):  # not what shows the folder
+                    if one["path"].startswith(prefix) and _is_new(one["path"], known):  # without the folder's marker
                         yield one["path"], one["size"], _read_tag(one)
 
     def _ask_each(self, folder: str, known: frozenset[str]) -> Iterator[Found]:
@@ -277,7 +275,7 @@ class BucketLanding:
                 yield path, now["size"], _read_tag(now)
 
     def _list_top(self) -> tuple[list[str], list[str]]:
-        """Folders and objects at the top."""
+        """Return the folders and objects at the top."""
         try:
             with as_os_errors(self.place):
                 found = self.store.list_with_delimiter()
@@ -307,7 +305,7 @@ class BucketLanding:
         return LandedFile(path, now["size"], identify(_read_tag(now))) if now else None
 
     def _only_shows_a_folder(self, path: str) -> bool:
-        """Its key has a slash at the end, which obstore drops."""
+        """Whether the key ends in a slash: obstore drops the slash, and finds no object."""
         return self._ask(path) is None
 
 
@@ -318,18 +316,18 @@ class _Named:
 
 
 def identify(tag: object) -> int:
-    """The number for an ETag: two objects of one key that have different ones have different numbers."""
+    """Return a number for an ETag. Different ETags of a key have different numbers."""
     return int.from_bytes(sha256(str(tag).encode()).digest()[:8]) >> 1
 
 
 def _read_tag(said: Mapping[str, Any]) -> object:
-    """The ETag; a server without one has the second in which the object was made."""
+    """Return the ETag; from a server without ETags, the second of the last change."""
     return said["e_tag"] or int(said["last_modified"].timestamp())
 
 
 def _before(path: str) -> str:
-    """Where a list begins that finds the path: at a key before it with as little as may be between them. (What asks the
-    bucket drops a slash at its end; the full stop comes right before the slash.)"""
+    """Return a key shortly before the path: a list that begins after it includes the path. (obstore drops a slash at the
+    end of the key; the full stop sorts right before the slash.)"""
     key = path[:-1]
     return f"{key[:-1]}." if key.endswith("/") else f"{key}." if path.endswith("/") else key
 

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO, Literal, cast
 
 from rota import stores
 
-BLOCK = 1 << 20  # bytes of a stream that are here at a time
+BLOCK = 1 << 20  # bytes of a stream in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class BucketObject:
         return self.path.rpartition("/")[2]
 
     def open(self, mode: Literal["rb"] = "rb", /) -> BinaryIO:
-        """See `LandedBytes.open`: one request, for the whole of it; or one for each read behind a seek."""
+        """See `LandedBytes.open`: one request reads the whole object. After a seek, each read is a request."""
         del mode
         return cast(BinaryIO, io.BufferedReader(_Reader(self), BLOCK))
 
 
 class _Reader(io.RawIOBase):
-    """A stream from the beginning, until somebody seeks."""
+    """A stream from the beginning; after a seek, reads of ranges."""
 
     def __init__(self, of: BucketObject) -> None:
         self._of, self._at, self._blocks, self._rest = of, 0, cast("Iterator[Any] | None", None), memoryview(b"")

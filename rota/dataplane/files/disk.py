@@ -19,7 +19,7 @@ from rota.ledger.values import Ranges
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-ASIDE = ".rota-consumed"  # below the landing folder: hidden, and on its disk
+ASIDE = ".rota-consumed"  # for files that are being taken away: hidden, and on the same disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class DiskLanding:
         return str(self.root)
 
     def list_folders(self) -> Sequence[str]:
-        """See `Landing.list_folders`; none where there is no root."""
+        """See `Landing.list_folders`; none if the root is missing."""
         return self._list(listing.list_folders)
 
     def list_ignored(self) -> Sequence[tuple[str, str]]:
-        """See `Landing.list_ignored`; none where there is no root."""
+        """See `Landing.list_ignored`; none if the root is missing."""
         return self._list(listing.list_ignored)
 
     def _list(self, look: Callable[[Path], Iterable[T]]) -> list[T]:
@@ -68,12 +68,12 @@ class DiskLanding:
                 yield folder, error
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
-        """See `Landing.look`: each when it is asked for."""
+        """See `Landing.look`: a state is read when the function is called."""
         del files
         return self.read_state
 
     def read_state(self, file: LandedFile) -> LandedFile | None:
-        """The file as it is now."""
+        """Return the file's current state; None if the file is gone."""
         path = self.root / file.path
         try:
             there, stat = path.stat(), path.lstat()
@@ -94,7 +94,7 @@ class DiskLanding:
         return False
 
     def is_away(self) -> bool:
-        """See `Landing.is_away`: a disk that is away leaves nothing, or the empty folder on which it was mounted."""
+        """See `Landing.is_away`: an unmounted disk leaves no folder, or the empty folder of its mount point."""
         try:
             return next(self.root.iterdir(), None) is None
         except OSError:
@@ -108,7 +108,7 @@ class DiskLanding:
     def take(self, file: LandedFile, to: str) -> bool:
         """See `Landing.take`: links the file into the archive, renames it to a hidden path and compares it there.
 
-        A different file is put back. A process that dies leaves an archived file where a replay finds it.
+        A different file is put back. If the process dies, an archived file stays where a replay finds it.
         """
         aside = replace(file, path=f"{ASIDE}/{file.path}")
         left = self.read_state(aside) is not None  # by a process that died here
@@ -122,18 +122,18 @@ class DiskLanding:
         try:
             (self.root / file.path).rename(self.root / aside.path)
         except FileNotFoundError:
-            return True  # another one was faster
+            return True  # another process was faster
         return self._finish(file, aside)
 
     def _archive(self, file: LandedFile, to: str) -> bool:
-        """Link the file to the path `to`, unless it is there. Returns: whether that is this file, and not one that took its
-        place. Raises OSError, FileExistsError for different content."""
+        """Link the file to the path `to`, unless `to` has its content. Return False if another file took the file's place.
+        Raises OSError; FileExistsError if `to` has different content."""
         mine, there = self.root / file.path, self.root / to
         there.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(mine, there, follow_symlinks=False)
         except FileNotFoundError:
-            return True  # another one was faster
+            return True  # another process was faster
         except FileExistsError:
             if not filecmp.cmp(mine, there, shallow=False):
                 raise FileExistsError(explain_archived(to)) from None
@@ -151,7 +151,7 @@ class DiskLanding:
         return True
 
     def _put_back(self, aside: str, path: str) -> None:
-        """Unless something is there by now: then it stays aside."""
+        """Return the file to its path. If another file is there by now, the file stays in `ASIDE`."""
         try:
             os.link(self.root / aside, self.root / path, follow_symlinks=False)
         except FileExistsError:
@@ -165,7 +165,7 @@ class DiskLanding:
 
     @contextmanager
     def show(self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> Iterator[staging.Links]:
-        """See `Landing.show`: links to them."""
+        """See `Landing.show`: links to the files."""
         stage = self.stage / attempt
         try:
             yield staging.Links.make(stage, self.root, files, ranges)

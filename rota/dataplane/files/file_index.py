@@ -1,13 +1,12 @@
 """`index/`: the Delta table that gives every landed file of a partition its ordinal.
 
-Law: an ordinal, once given, means the same file for ever; ordinals of a partition follow each other from 0. A file gets
-its ordinal under a transaction of its partition, on the version on which the files before it were read. Of two runs that
-see the same new file, one loses and reads again. The index has the size and time that the file had when it was read last,
-or with which it is to be read: `keep` writes them.
+Law: an ordinal, once assigned, never means another file. The ordinals of a partition are consecutive from 0. The commit
+that assigns them compares a transaction of the partition, at the version at which the earlier files were read. If two runs
+find the same new file, one commit fails and its run reads again. The index stores the size and time of a file when it got
+its ordinal; a replay stores the present ones (`keep`).
 
-The cost of a read depends on the partitions and ordinals that are asked for. Every file of the index is sorted by partition
-and ordinal, so that only the row groups are read that may hold them. An index keeps the spans of each file that it read, and
-the rows of small files.
+The cost of a read depends on the requested partitions and ordinals. Each file of the index is sorted by both, and a read
+skips row groups that hold none of them. An index caches the spans of each file that it read, and the rows of small files.
 """
 
 import json
@@ -44,21 +43,21 @@ from rota.portions import take_portions
 from rota.stores import delete
 
 T = TypeVar("T")
-RENAMED = "rota/renamed"  # the number of the last rename
-MANY = 40  # files of the index above which some are put together
-LARGE = 100_000  # most rows of a file of the index
+RENAMED = "rota/renamed"  # the transaction with the number of the last rename
+MANY = 40  # files of the index above which the smallest are merged
+LARGE = 100_000  # maximum of rows in a file of the index
 ORDER = ("partition", "ordinal")  # of the rows of a file
 ALL = 2**62
-Given = tuple[dict[str, int], tuple[str, ...]]  # how many files partitions have, and the partitions that are left
-Rewritten = tuple[dict[str, int], tuple[DataFile, ...]]  # what to remove (path -> bytes), and the files in its place
+Given = tuple[dict[str, int], tuple[str, ...]]  # number of files by partition, and the partitions that remain
+Rewritten = tuple[dict[str, int], tuple[DataFile, ...]]  # files to remove (path -> bytes), and files to add
 New = Callable[
     [Mapping[str, frozenset[str]]], Iterable[Mapping[str, "list[LandedFile]"]]
-]  # by partition: known paths -> new files, of some partitions after the other
+]  # by partition: known paths -> new files, some partitions at a time
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class LandedFile:
-    """A file as it was when it got its ordinal: `path` below the landing folder, `modified` in ns."""
+    """The state of a landed file: `path` below the landing folder; `modified` in ns, or in a bucket a hash of the ETag."""
 
     path: str
     size: int
@@ -67,15 +66,15 @@ class LandedFile:
 
 @dataclass(slots=True)
 class ReadIndex:
-    """What was read of an index last. `newest` has the version, which is None before the first read and if there was no
-    table, and its files by name; threads replace both at once."""
+    """The cache of an index. `newest`: the version that was read last (None before the first read, or without a table), and
+    its files by name. One assignment replaces both, so threads see a pair that matches."""
 
     newest: tuple[Version | None, Mapping[str, IndexFile]] = (None, MappingProxyType({}))
 
 
 class IndexedFiles(Sequence[LandedFile]):
-    """The files of a partition by ordinal. `len` counts all of them; those from `start` on that were asked for are here,
-    and any other raises LookupError."""
+    """The files of a partition by ordinal. `len` counts all files. Only the requested ones, from `start` on, are loaded;
+    any other raises LookupError."""
 
     def __init__(self, count: int, start: int, rows: tuple[LandedFile, ...]) -> None:
         self._count, self._start, self._rows = count, start, rows
@@ -99,8 +98,8 @@ class IndexedFiles(Sequence[LandedFile]):
 
 @dataclass(frozen=True, slots=True)
 class FileIndex:
-    """The index of one source, the table of `log`. `renewed` (partition -> ordinal -> file) has the present state of files,
-    which replaces that of the table. `read` has what was read last."""
+    """The index of one source, in the table of `log`. `renewed` (partition -> ordinal -> file): present states of files,
+    which replace the stored ones. `read`: the cache."""
 
     log: DeltaLog
     renewed: Mapping[str, Mapping[int, LandedFile]] = field(default_factory=dict)
@@ -113,12 +112,12 @@ class FileIndex:
 
     @property
     def location(self) -> str:
-        """Where the table of the index is."""
+        """The location of the index's table."""
         return self.log.location
 
     @property
     def id(self) -> str:
-        """The id of its table, as it was read last; empty if there was no table."""
+        """The id of the index's table at the last read; empty without a table."""
         if self.read.newest[0] is None:
             self.read_newest()
         version, _ = self.read.newest
@@ -152,8 +151,8 @@ class FileIndex:
     def extend(self, partitions: tuple[str, ...], new: New) -> Mapping[str, int]:
         """Give the `new` files the next ordinals, in the order given, and return how many files each partition has then.
 
-        One commit gives about `LARGE` files their ordinals, so no more are in memory. A partition that `new` does not
-        return is left out.
+        One commit gives about `LARGE` files their ordinals, so no more are in memory. The result omits partitions that
+        `new` does not return.
         """
         many, left, ends = False, partitions, dict[str, int]()
 
@@ -180,7 +179,7 @@ class FileIndex:
         return ends
 
     def keep(self, partitions: tuple[str, ...]) -> None:
-        """Writes down the `renewed` files of these partitions, each under the ordinal that it has."""
+        """Store the `renewed` states of the files of these partitions. Their ordinals stay the same."""
 
         def make(_: int) -> Draft[bool] | bool:
             table = self.log.open()
@@ -190,8 +189,8 @@ class FileIndex:
         commit_change(self.log, make)
 
     def rename(self, old: str, new: str, number: int) -> None:
-        """The rows of pipeline `old` are those of `new` after it, once for each `number`; what else is there was written by
-        a run that came too late for an earlier rename, and goes."""
+        """Rename the pipeline `old` to `new` in all rows, once for each `number`. Remove the rows of other pipelines: a run
+        wrote them that came too late for an earlier rename."""
 
         def make(_: int) -> Draft[bool] | bool:
             table = self.log.open()
@@ -205,7 +204,7 @@ class FileIndex:
         commit_change(self.log, make)
 
     def rewrite_renamed(self, table: Version, old: str, new: str) -> Rewritten:
-        """Each file of the index again, with the rows of the old name alone, under the new one."""
+        """Write each file of the index again, with only the rows of `old`, under `new`."""
         removes, adds = dict[str, int](), list[DataFile]()
         for said, file in self.read_named_files(table):
             for rows in self._read_between([file], _everything(file), SCHEMA.names):
@@ -222,8 +221,8 @@ class FileIndex:
     def _look(
         self, there: Sequence[IndexFile], partitions: tuple[str, ...], new: New
     ) -> tuple[dict[str, int], Iterator[Mapping[str, list[LandedFile]]]]:
-        """How many files each partition has, and the new ones of those that can be looked at. The paths that are known
-        are read for some partitions after the other: no look holds them all."""
+        """Return the number of files of each partition, and an iterator over new files of the partitions that can be
+        listed. The iterator reads known paths of some partitions at a time, so memory never holds all paths."""
         counts = self._count_files(there, partitions)
 
         def look() -> Iterator[Mapping[str, list[LandedFile]]]:
@@ -235,7 +234,7 @@ class FileIndex:
         return counts, look()
 
     def find_alike(self, files: Iterable[LandedFile]) -> Iterator[tuple[str, int, LandedFile]]:
-        """Partition, ordinal and file of all that have the time of one of these."""
+        """Yield partition, ordinal and file of each indexed file that has the time of one of `files`."""
         times = pa.array({file.modified for file in files}, pa.int64())
         for file in self.read_newest() if len(times) else ():
             for rows in self._read(find_times(file, times)):
@@ -263,7 +262,7 @@ class FileIndex:
         return list(found.values())
 
     def _count_files(self, there: Sequence[IndexFile], partitions: Iterable[str]) -> dict[str, int]:
-        """Raises EnvironmentFailed where an ordinal is missing."""
+        """Return the number of files of each partition. Raises EnvironmentFailed if an ordinal is missing."""
         counts = dict.fromkeys(partitions, 0)
         if there and counts:
             asked = pa.array(counts, pa.string())
@@ -284,7 +283,7 @@ class FileIndex:
             raise _lost(self.location, f"cannot be read ({error})") from error
 
     def rewrite_renewed(self, table: Version, partitions: tuple[str, ...]) -> Rewritten:
-        """Write each file of the index again that has another state of a renewed file."""
+        """Write each file of the index again that has an outdated state of a renewed file."""
         removes, adds = dict[str, int](), list[DataFile]()
         renewed = {p: self.renewed[p] for p in partitions if self.renewed.get(p)}
         ranges = {p: (min(of), max(of) + 1) for p, of in renewed.items()}
@@ -330,8 +329,8 @@ class FileIndex:
         return tuple(written)
 
     def _tidy(self) -> None:
-        """Merge the smallest of many files, into one of at most `LARGE` rows. A run that loses the race leaves that to the
-        next one."""
+        """If the index has many files, merge the smallest into one of at most `LARGE` rows. If another commit wins, the
+        next run merges them."""
         table = self.log.open()
         if table is None or len(self._read_files(table)) <= MANY:
             return
@@ -357,7 +356,7 @@ class FileIndex:
 
 
 def explain_without_copy(folder: str) -> str:
-    """The way on where the index of the tables in `folder` is lost for good."""
+    """Return the next step if the index of the tables in `folder` is lost and has no copy."""
     return (
         f"Without a copy of it nobody knows which files were read: move {folder} away, then rota adopt, and all "
         f"files that are there are read anew"
@@ -365,7 +364,7 @@ def explain_without_copy(folder: str) -> str:
 
 
 def _take_some(looks: Iterable[Mapping[str, list[LandedFile]]]) -> tuple[dict[str, list[LandedFile]], bool]:
-    """What looks found until these are `LARGE` files, and whether that is all."""
+    """Collect new files until there are `LARGE`. Return them, and whether they are all."""
     found: dict[str, list[LandedFile]] = {}
     count = 0
     for some in looks:

@@ -46,8 +46,8 @@ Look = Callable[[LandedFile], LandedFile | None]
 class FilesSource:
     """The landing folder of pipeline `name`.
 
-    `messages` has the reasons why a file cannot be read, with the next steps. `read_columns` returns the table's columns.
-    `reading` has the files of ranges that are being read.
+    `messages`: the reasons why a file cannot be read, with the next steps. `read_columns` returns the table's columns.
+    `reading`: the files of the ranges that a job reads now.
     """
 
     name: str
@@ -64,7 +64,7 @@ class FilesSource:
 
     @classmethod
     def of(cls, pipeline: Pipeline, context: SourceContext) -> "FilesSource":
-        """The source that the pipeline declares, with the environment's variables filled in."""
+        """Return the source that the pipeline declares, with the environment's variables filled in."""
         declared, index = cast(Files, pipeline.source), context.held.get(FileIndex.at, join(context.location, "index"))
         landing = open_landing(declared.path, context.scratch)
         return cls(pipeline.name, landing, declared, index, read_columns=context.read_columns)
@@ -87,7 +87,7 @@ class FilesSource:
         return dict(found) | long
 
     def _list(self, look: "Callable[[], list[T]]") -> "list[T]":
-        """What a look at the landing folder gives."""
+        """Call `look`. Raise EnvironmentFailed if the landing folder cannot be listed."""
         try:
             return look()
         except OSError as error:
@@ -100,7 +100,7 @@ class FilesSource:
         assigned = self.index.given(partitions) if query.consumed.positions else {}
         lost = {p: self._explain_lost(assigned[p]) for p in query.consumed.find_beyond(assigned)}
         asked, young = tuple(p for p in partitions if p not in lost), list[float]()
-        now = self.clock() + min(query.ahead, self.declared.settle / 2)  # else a growing file would seem to rest
+        now = self.clock() + min(query.ahead, self.declared.settle / 2)  # at more, a growing file would seem settled
         find_new = partial(self._find_new, now=now, young=young)
         if not query.assign:
             counts, ends = self.index.latest(asked, find_new)
@@ -174,7 +174,7 @@ class FilesSource:
         return frozenset() if isinstance(files, OSError) else frozenset(file.path for file in files)
 
     def _list_files(self, spans: Spans) -> Iterator[tuple[str, int, LandedFile]]:
-        """Partition, offset and file of what the index has in the spans."""
+        """Yield partition, offset and file of each entry of the index in the spans."""
         files = self.index.files({p: (of[0][0], of[-1][1]) for p, of in spans.items() if of})
         for p, of in spans.items():
             for start, end in of:
@@ -182,13 +182,13 @@ class FilesSource:
 
     @property
     def tidier(self) -> Tidier:
-        """What does with consumed files as declared."""
+        """Takes consumed files away as declared."""
         return Tidier(self.landing, self.declared.after)
 
     def _claim(self) -> None:
-        """Make this index the only one whose consumed files are removed, if that is declared.
+        """Claim the landing folder for this index, if consumed files are taken away.
 
-        A folder that cannot be written keeps its files: nothing is removed without the mark. Raises ForeignTable,
+        If the mark cannot be written, files stay: no file is taken away without the mark. Raises ForeignTable,
         EnvironmentFailed.
         """
         try:
@@ -204,7 +204,7 @@ class FilesSource:
         """See `HasFiles.tidy`: by `after` of the declaration."""
         if self.declared.after == "keep":
             return Tidied()
-        self.index.given(())  # the id of the index is read as it is now
+        self.index.given(())  # reads the id of the index again
         consumed = find_consumed(self.index.id)
         try:
             self._mark()
@@ -216,7 +216,7 @@ class FilesSource:
         )
 
     def reread(self, ranges: Ranges) -> Self:
-        """See `Replays.reread`: the files of the ranges have the size and time of now."""
+        """See `Replays.reread`: the files of the ranges get their present size and time."""
         files = self.index.files(ranges)
         look = self.tidier.look(file for p, (start, end) in ranges.items() for file in files[p][start:end])
         now = {p: {o: look(f) for o, f in enumerate(files[p][a:b], a)} for p, (a, b) in ranges.items()}
@@ -234,7 +234,7 @@ class FilesSource:
                 if self.declared.format != "parquet":
                     text = self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
                     yield replace(text, list_raw=self.list_raw)
-                else:  # the count of its records shows what Spark does not see
+                else:  # the footers have a count, which reveals files that Spark misses
                     of = {file.path: (p, o, one) for (p, o, file), one in zip(placed, landed, strict=True)}
                     refuse = partial(self._refuse, files=files, ranges=ranges)
                     yield parquet_reading.read(spark, shown, self.declared, of, self.read_columns, refuse)
@@ -244,8 +244,8 @@ class FilesSource:
     def _read_text(
         self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes], refuse: Callable[[Refuse], None]
     ) -> Records:
-        """The good ones of as many records as the bytes have, by Spark's reader. In doubt, and once more if a record is bad,
-        each line is parsed as a value, as a message is."""
+        """Let Spark's reader return the good records, and count from the bytes how many there can be. In doubt, and again
+        if a record is bad, each line is parsed as a value, like a message."""
         form, given, schema = self.declared.format, self.declared.options, self.declared.schema
         explain = partial(lines.explain_bad, form, options=given)
 
@@ -274,7 +274,7 @@ class FilesSource:
         return Records(mark(), explain, identify=columns.keep_ids)
 
     def locate(self, partition: str, offset: int) -> str:
-        """The file's path below the landing folder."""
+        """Return the file's path below the landing folder."""
         return self._find_path(partition, offset) or "a file that the index knows no more"
 
     def _find_path(self, partition: str, offset: int) -> str | None:
@@ -286,7 +286,7 @@ class FilesSource:
         return files[offset] if offset < len(files) else None
 
     def translate(self, text: str) -> str:
-        """See `Translates.translate`: the landed file instead of our link to it."""
+        """See `Translates.translate`: names the landed file instead of rota's link."""
         return headers.explain_misfit(staging.replace_links(text, self._find_path), self.landing, self.declared)
 
     def list_raw(self, partition: str, offset: int) -> Iterator[str]:
@@ -302,19 +302,19 @@ class FilesSource:
         """Yield the files of each partition that are not among the known ones, for some partitions at a time.
 
         A partition that cannot be listed is left out, and so is a folder that was renamed before its first file had an
-        offset. `young` gets the seconds that other new files have to rest.
+        offset. `young` receives the seconds until each other new file has settled.
         """
         for listed in map(dict, take_portions(self._list_rested(known, now, young), PORTION, count_files)):
             found = {p: files for p, files in listed.items() if not isinstance(files, OSError)}
             if len(found) < len(listed):
-                self.list_keys()  # raises where it is not a partition's own fault
+                self.list_keys()  # raises if the whole landing folder cannot be listed
             new = {p: files for p, files in found.items() if not known[p]}
             out = {one.partition for one in find_moved(self.index, self.landing, new)}
             yield {p: files for p, files in found.items() if p not in out}
 
     def _list_rested(self, known: Mapping[str, frozenset[str]], now: float, young: list[float]) -> Iterator[Rested]:
-        """Yield the files of each partition that rested for `settle` seconds, without the known ones, by name; or the error
-        with which it could not be listed."""
+        """Yield each partition with its settled files, without the known ones, sorted by name; or with the error of its
+        listing."""
         whose, nowhere = names.find_folders({p: key_of(p) for p in known})
         yield from nowhere.items()
         paths = {folder: known[p] for folder, p in whose.items()}
@@ -327,14 +327,14 @@ class FilesSource:
         try:
             what, step, heals = self._explain_change(files, start, end, look)
         except OSError as error:
-            self.list_keys()  # raises where it is not the partition's own fault
+            self.list_keys()  # raises if the whole landing folder cannot be listed
             return EnvironmentFailed(listing.explain_blind(error))
         step = step.format(p=quote(partition))
         return SourceChanged(f"{partition}: {what}", step=step, partition=partition, heals=heals) if what else None
 
     def _explain_change(self, files: Sequence[LandedFile], start: int, end: int, look: Look) -> tuple[str, str, bool]:
-        """What became of the first of these files that is not what it was, what to do, and whether it may be so again; empty
-        if nothing. Raises OSError."""
+        """Return what happened to the first of these files that changed, the next step, and whether the change may heal by
+        itself; empty if no file changed. Raises OSError."""
         if end > len(files):
             why, way = self.messages[2]
             return f"the index has {len(files)} files and offset {end} was asked for: {why}", way, False

@@ -1,6 +1,6 @@
-"""What goes into one batch, and into one job: by the sizes of files.
+"""Divide unread files into batches and jobs, by size.
 
-Law: each partition with something new has one file or more in exactly one job, and no more than its caps allow.
+Law: each partition with unread files is in exactly one job, with one file or more. All but the first fit its caps.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from rota.pipeline import Files
 
 
 def fit_jobs(declared: Files, unread: Iterable[tuple[str, int, Sequence[int]]]) -> tuple[Ranges, ...]:
-    """The ranges of each job, given each partition, where it stands, and the sizes of its unread files."""
+    """Return the ranges of each job. `unread`: partition, next offset, and sizes of its unread files."""
     jobs: list[dict[str, tuple[int, int]]] = []
     count = size = 0
     for p, at, sizes in unread:
@@ -26,6 +26,6 @@ def fit_jobs(declared: Files, unread: Iterable[tuple[str, int, Sequence[int]]]) 
 
 
 def _take_fitting(declared: Files, sizes: Sequence[int]) -> Sequence[int]:
-    """Of the files, within the caps on their number, those that go into one batch: by size, but at least one."""
+    """Return the sizes of the first files that fit into one batch; at least one."""
     room = min(declared.max_bytes, declared.max_job_bytes)
     return sizes[: max(1, sum(total <= room for total in accumulate(sizes)))]

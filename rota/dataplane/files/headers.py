@@ -10,7 +10,7 @@ from rota.errors import shown
 from rota.pipeline import Files, name_columns
 
 MISFIT = re.compile(r"Number of column in CSV header is not equal to number of fields in the schema:.*?CSV file: (.+)")
-MAX_NAMED = 5  # columns that a line names
+MAX_NAMED = 5  # columns that a message names
 
 
 def explain_misfit(text: str, landing: Landing, declared: Files) -> str:
@@ -22,8 +22,8 @@ def explain_misfit(text: str, landing: Landing, declared: Files) -> str:
         declared: the schema, and the separator among the options.
 
     Returns:
-        The text, with the undeclared and the missing columns in place of Spark's counts. Another error, and one whose
-        header cannot be read, is returned unchanged.
+        The text, with the undeclared and the missing columns in place of Spark's counts. The text of another error, or
+        about a header that cannot be read, is returned unchanged.
     """
     if not (found := MISFIT.search(text)):
         return text

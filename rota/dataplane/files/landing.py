@@ -15,25 +15,25 @@ from rota.pipeline import Files
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NO_FILE = -1  # the size of what is no file
-Rested = tuple[str, list[LandedFile] | OSError]  # a folder or its partition, and what is in it
-PORTION = 50_000  # new files for which the index is read once: some of them may have been another partition's
+NO_FILE = -1  # the size of an entry that is no regular file
+Rested = tuple[str, list[LandedFile] | OSError]  # a folder or partition, with its settled files or the error
+PORTION = 50_000  # new files for which the index is searched once for renamed folders
 
 
 class LandedBytes(Protocol):
-    """What can be opened; a `Path` of a disk is one."""
+    """A landed file that can be opened, such as a `Path` of a disk."""
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """The last part of the file's path."""
         ...
 
     def open(self, mode: Literal["rb"], /) -> BinaryIO:
-        """Its bytes, a block at a time. Raises OSError."""
+        """Return a stream of the file's bytes. Raises OSError."""
         ...
 
 
-Refuse = Callable[[LandedBytes, str], str]  # why Spark must not read a file, by its bytes and path
+Refuse = Callable[[LandedBytes, str], str]  # bytes and path -> why Spark must not read the file
 
 
 class Shown(Protocol):
@@ -47,19 +47,19 @@ class Shown(Protocol):
         corrupt: str = "",
         added: Iterable[Mapping[str, Any]] = (),
     ) -> "DataFrame":
-        """Their records, with the declared columns, the columns `corrupt`, and those that are `added`, as a schema of Spark
-        has them in JSON."""
+        """Return the files' records with the declared columns, the columns of `corrupt` (DDL), and the `added` ones (fields
+        of a Spark schema, in JSON)."""
         ...
 
     def load_text(
         self, spark: "SparkSession", some: Sequence[LandedBytes], options: Mapping[str, str], whole: bool
     ) -> "DataFrame":
-        """The lines of some of them, or each as a `whole`, as `value`, `_partition`, `_offset` and `begins`: whether it
-        is of the part that Spark read from the beginning of its file."""
+        """Return the lines of some files; with `whole`, each file as one value. The columns are `value`, `_partition`,
+        `_offset`, and `begins`: whether the line is in the first Spark split of its file."""
         ...
 
     def identify(self, frame: "DataFrame") -> "DataFrame":
-        """A frame that `load` gave, with the columns `_partition` and `_offset`."""
+        """Return a frame of `load` with the columns `_partition` and `_offset`."""
         ...
 
     @property
@@ -68,62 +68,62 @@ class Shown(Protocol):
         ...
 
     def check_seen(self, spark: "SparkSession") -> None:
-        """Raises EnvironmentFailed where Spark does not see them all, each at its size."""
+        """Raise EnvironmentFailed unless Spark sees each file at its size."""
         ...
 
 
 class Landing(Protocol):
-    """A landing folder, of one source."""
+    """The landing folder of one source."""
 
     @property
     def place(self) -> str:
-        """The folder, as a person writes it."""
+        """The path or address of the folder, for messages."""
         ...
 
     def find_place(self) -> str:
-        """`place`. Raises ConfigError, with the next step, where it is not there."""
+        """Return `place`. Raises ConfigError, with the next step, if it does not exist."""
         ...
 
     def list_folders(self) -> Sequence[str]:
-        """The names of the partitions' folders, in no order. Raises OSError, and ConfigError."""
+        """Return the names of the partitions' folders, in no order. Raises OSError, and ConfigError."""
         ...
 
     def list_ignored(self) -> Sequence[tuple[str, str]]:
-        """Path -> why it is not read. Raises OSError, and ConfigError."""
+        """Return the path of each ignored entry, with the reason. Raises OSError, and ConfigError."""
         ...
 
     def list_rested(
         self, known: Mapping[str, frozenset[str]], settle: float, now: float, yet: list[float]
     ) -> Iterator[Rested]:
-        """Yield each of these partitions' folders with its files that rested, without known paths, or with the error.
+        """Yield each folder of `known` with its settled files, without the known paths, or with the error of its listing.
 
         Args:
             known: folder -> paths that are left out.
             settle: seconds for which a file must not have changed.
             now: the time, in seconds since 1970.
-            yet: gets the seconds that each of the other files has to rest.
+            yet: receives the seconds until each other file has settled.
         """
         ...
 
     def look(self, files: Iterable[LandedFile]) -> Callable[[LandedFile], LandedFile | None]:
-        """Return the function that gives the current state of each of these files.
+        """Return a function that returns the current state of each of these files.
 
-        It returns None if the file is gone, and a file of size `NO_FILE` if something else is there. It raises OSError if
-        the file cannot be looked at.
+        The function returns None if the file is gone, and a file of size `NO_FILE` if something else is there. It raises
+        OSError if the state cannot be read.
         """
         ...
 
     def is_gone(self, path: str) -> bool:
-        """Whether it is known that nothing is there."""
+        """Whether it is certain that nothing exists at the path."""
         ...
 
     def is_away(self) -> bool:
-        """Whether the whole folder seems to be out of reach: then a file that is not seen may exist."""
+        """Whether the whole folder seems unreachable: then a file that is not found may still exist."""
         ...
 
     def list_left(self, folder: str) -> set[str]:
-        """Return the paths of the files of a partition's folder, and of files that a process left while it took them away.
-        Raises OSError."""
+        """Return the paths of the files of a partition's folder, and of files that an interrupted `take` left. Raises
+        OSError."""
         ...
 
     def take(self, file: LandedFile, to: str) -> bool:
@@ -132,18 +132,18 @@ class Landing(Protocol):
         A file at `to` is never overwritten. If it has the same content, the landed file is deleted.
 
         Returns: whether the file is gone. A different file that took its place stays.
-        Raises: OSError; FileExistsError if `to` has different content: then the landed file stays where it is.
+        Raises: OSError; FileExistsError if `to` has different content. The landed file then stays in its place.
         """
         ...
 
     def find(self, file: LandedFile) -> LandedBytes:
-        """What opens it."""
+        """Return the file in a form that can be opened."""
         ...
 
     def show(
         self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
     ) -> AbstractContextManager[Shown]:
-        """The files of the ranges for Spark, while the context lasts."""
+        """Let Spark read the files of the ranges while the context lasts."""
         ...
 
 

@@ -1,19 +1,19 @@
 """Objects of a bucket as Spark reads them: by an explicit list of their names, over `s3a`.
 
-Law: each row has the partition and the offset of the object that Spark says it is from, and a row of any other object is an
-error. Both are looked up in a literal of the plan by the name of the object as Spark has it, so that nothing is joined.
+Law: each row gets the partition and offset of the object from which Spark read it. A row of any other object is an error. A
+literal in the plan maps the object's name to both, so Spark joins nothing.
 
-The name is of the object that the thread has open (`input_file_name`). Spark copies it into no row, as it does with the path
-of `_metadata`. It is known in the step above the reader alone, so Spark lets no filter pass that step; where nothing is
-open it is empty, which is an error.
+The name comes from `input_file_name`: the object that the task's thread has open. Spark does not copy this name into each
+row, unlike the path of `_metadata`. The name is valid only in the step right above the reader, so Spark pushes no filter
+below that step. Without an open object the name is empty, which is an error.
 
-Spark asks twice for each object of a list, one after the other, before a job; of a folder it asks once for a thousand. So a
-folder of which the job reads all objects is named instead of them. Whether it has no others is told by the index first, and
-then by what Spark found there, which it keeps for the job: 435 objects in 64 folders are listed in 0.3 s, and were in 1.4 s.
+Before a job, Spark sends two requests for each object of a list, one after the other, but one request for a thousand
+objects of a folder. So a job that reads all objects of a folder names the folder instead. The index must know no other
+object there, nor may Spark's listing for the job. (435 objects in 64 folders: 0.3 s instead of 1.4 s.)
 
-The literal is one map. Spark makes a hash table of it, once a task, by a setting of `session`; without that it would look
-through the map from its beginning, for each row. A job that goes row by row (see `plans`) needs no map: a task's Python is
-given a number of the name, and looks up each run of rows (`writing`). Ten million rows of Parquet take 1 CPU second less so.
+The literal is one map. A setting of `session` lets Spark build a hash table of it once a task; otherwise Spark would scan
+the map for each row. A job that goes row by row (see `plans`) needs no map: Spark passes a hash of the name to the task's
+Python, which looks up each run of rows (`writing`). This saves 1 CPU second for ten million rows of Parquet.
 """
 
 import json
@@ -32,17 +32,17 @@ from rota.stores import describe_to_spark
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-GLOB = re.compile(r"[][{}*?\\]")  # what Hadoop takes for a pattern
-# What Java escapes in the path of a URI; it leaves other letters than those of ASCII.
+GLOB = re.compile(r"[][{}*?\\]")  # what Hadoop reads as a pattern
+# What Java escapes in the path of a URI; Java leaves letters beyond ASCII.
 ESCAPED = re.compile(r"[\x00-\x20\"#%<>?\[\\\]^`{|}\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 FOUND = "struct<p:string,o:bigint>"
-FEW = 2  # objects of a folder for which it is not asked
+FEW = 2  # objects of a folder up to which a job names the objects
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Objects below `place`, as Hadoop names it (`s3a://bucket/prefix`), by partition and offset: see `Shown`. Of the
-    partitions that are `whole` nobody knew others."""
+    """Objects below `place`, in the form of Hadoop (`s3a://bucket/prefix`), by partition and offset: see `Shown`. `whole`:
+    the partitions of which `paths` has all objects that the index knows."""
 
     place: str
     paths: Mapping[str, Mapping[int, str]]
@@ -56,7 +56,7 @@ class Listed:
         corrupt: str = "",
         added: Iterable[Field] = (),
     ) -> "DataFrame":
-        """See `Shown.load`: no other columns."""
+        """See `Shown.load`; without `_partition` and `_offset`."""
         schema = extend(spark, f"{declared.schema}, {corrupt}".rstrip(", "), added)
         reader = spark.read.schema(schema).format(declared.format).options(**options, **describe_to_spark())
         many = {p: of for p, of in self.paths.items() if p in self.whole and len(of) > FEW}
@@ -78,7 +78,7 @@ class Listed:
         return self.identify(frame.select("value", *select_begins()))
 
     def identify(self, frame: "DataFrame") -> "DataFrame":
-        """See `Shown.identify`. Two steps: in one Spark would look twice."""
+        """See `Shown.identify`. Two steps: in one, Spark would look up each name twice."""
         from pyspark.sql import functions as F  # noqa: N812
 
         name = F.input_file_name()
@@ -92,7 +92,7 @@ class Listed:
         return {self._name(path): (p, offset) for p, of in self.paths.items() for offset, path in of.items()}
 
     def check_seen(self, spark: "SparkSession") -> None:
-        """See `Shown.check_seen`: Spark asks the bucket for each by its name, and fails where there is none."""
+        """See `Shown.check_seen`: Spark requests each object by its name, and fails if one is missing."""
 
     def _look_up(self, name: "Column") -> "Column":
         from pyspark.sql import functions as F  # noqa: N812
@@ -104,7 +104,7 @@ class Listed:
         return (path for of in self.paths.values() for path in of.values())
 
     def _name(self, path: str) -> str:
-        """What Spark calls the object."""
+        """Return the object's name in Spark."""
         return escape_as_java(f"{self.place}/{path}")
 
     def _escape(self, path: str) -> str:
@@ -112,5 +112,5 @@ class Listed:
 
 
 def escape_as_java(uri: str) -> str:
-    """The URI as Java prints it."""
+    """Return the URI as Java prints it."""
     return ESCAPED.sub(lambda found: quote(found[0], safe=""), uri)

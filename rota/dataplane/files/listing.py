@@ -87,9 +87,8 @@ def read_time(stat: os.stat_result) -> int:
 
 
 def list_ignored(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield path below the root -> why it is ignored. A folder that cannot be listed is not among them: its partition
-    waits. Raises OSError if the root cannot be listed.
-    """
+    """Yield each ignored path below the root, with the reason. A folder that cannot be listed is left out: its partition
+    waits. Raises OSError if the root cannot be listed."""
     for entry in _shown(root):
         if reason := _reason(entry, entry.name):
             yield entry.name, reason

@@ -1,8 +1,8 @@
-"""Folders that were renamed: their files are in the index, under the partition that the folder was.
+"""Find folders that were renamed: the index has their files under another partition.
 
-Law: a file of a new partition is one of another partition if it has its name below the folder, its size and its time, and
-that one is no longer where it was. A copy leaves it there, and another file has another time. Whoever consumed it again
-would have its rows in the table twice.
+Law: a file of a new partition was moved if an indexed file of another partition has the same name below its folder, the
+same size and the same time, and is gone from its path. A copy leaves the first file in place, and a different file has
+another time. If a run consumed a moved file again, its rows would be in the table twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from rota.stores import is_url
 
 @dataclass(frozen=True, slots=True)
 class MovedFile:
-    """The file `path` of the new `partition` is the one that `owner` has as `was`, at `ordinal`."""
+    """A moved file: `path` in the new `partition`; before, `was` at `ordinal` of the partition `owner`."""
 
     partition: str
     path: str
@@ -26,7 +26,7 @@ class MovedFile:
 
 
 def find_moved(index: FileIndex, landing: Landing, new: Mapping[str, Sequence[LandedFile]]) -> list[MovedFile]:
-    """Those of the new files of each partition, by ordinal of what they were."""
+    """Return the moved ones of the new files, sorted by partition and former ordinal."""
     by_name: dict[tuple[str, int, int], list[tuple[str, str]]] = {}
     for partition, files in new.items():
         for file in files:
@@ -43,7 +43,7 @@ def find_moved(index: FileIndex, landing: Landing, new: Mapping[str, Sequence[La
 
 
 def explain_moved(place: str, found: Sequence[MovedFile]) -> str:
-    """Why their partition is not begun, with the next step; empty where there are none."""
+    """Return why the moved files' partition is not begun, with the next step; empty without moved files."""
     if not found:
         return ""
     first = found[0]

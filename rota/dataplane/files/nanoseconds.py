@@ -1,11 +1,11 @@
 """Read times of nanoseconds as microseconds: `files(..., nanoseconds="truncate")`.
 
-Spark refuses a time of nanoseconds, and reads the same column as a `bigint` with the number of the file. So a column is read
-as numbers if a file of the job has nanoseconds in it. One expression makes times of the numbers, by the unit of each file.
+Spark refuses a time of nanoseconds as `timestamp`, and reads it as `bigint`: the stored number. So a column with
+nanoseconds in a file of the job is read as numbers. One expression converts them to times, by the unit of each file.
 
-Law: what is less than a microsecond is cut off toward the past, before 1970 too; null stays null.
+Law: a fraction of a microsecond is rounded toward the past, also before 1970. Null stays null.
 
-Law: only a declared column is truncated, and no field within another column: those are refused as without the option.
+Law: only declared columns are truncated. Nanoseconds in a field within another column are refused, as without the option.
 """
 
 from collections.abc import Mapping
@@ -27,15 +27,15 @@ Footers = Mapping[str, Footer | None]  # by path
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The columns of a job that are read as numbers: `kinds` has the declared type of each, and `units` the units of each
-    file, by path and by the column's name in small letters."""
+    """The columns of a job that are read as numbers. `kinds`: the declared type of each. `units`: the unit of each column
+    with a time, by the file's path and the column's lower-case name."""
 
     kinds: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, spark: "SparkSession", schema: str, footers: Footers) -> "Truncated":
-        """Find the columns of this schema (DDL) of which a file with rows has nanoseconds."""
+        """Return the columns of this schema (DDL) in which a file with rows stores nanoseconds."""
         found = {
             path: {name.lower(): UNITS[part.key] for name, part in footer.whole.parts if part.key in UNITS}
             for path, footer in footers.items()
@@ -50,11 +50,11 @@ class Truncated:
 
     @property
     def fields(self) -> list[dict[str, Any]]:
-        """The columns as Spark's reader takes them, in JSON."""
+        """The columns as fields of a Spark schema, in JSON."""
         return [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in self.kinds]
 
     def adapt(self, footer: Footer | None) -> Footer | None:
-        """The footer of a file as Spark reads it: a time of these columns is a number."""
+        """Return the footer with these columns as numbers, as Spark reads them."""
         if footer is None or not self.kinds:
             return footer
         numbers = {name.lower() for name in self.kinds}
@@ -65,7 +65,7 @@ class Truncated:
         return replace(footer, whole=replace(footer.whole, parts=parts))
 
     def restore(self, frame: "DataFrame", offsets: Mapping[str, tuple[str, int]]) -> "DataFrame":
-        """Make times of the numbers of a frame with `_partition` and `_offset`; `offsets` has both for each path."""
+        """Convert the numbers of a frame with `_partition` and `_offset` to times. `offsets`: both for each path."""
         from pyspark.sql import functions as F  # noqa: N812
 
         made = {}

@@ -1,4 +1,4 @@
-"""Which landing folder a declared path is: one on a disk, or one in a bucket."""
+"""Open the landing folder of a declared path, on a disk or in a bucket."""
 
 from pathlib import Path
 
@@ -10,6 +10,6 @@ from rota.stores import READ_BY_SPARK, is_url
 
 
 def open_landing(path: str, stage: Path) -> Landing:
-    """The landing folder that is declared so, with the environment's variables filled in; `stage` is for a disk's links."""
+    """Return the landing folder at the path; the environment's variables are filled in. `stage`: for a disk's links."""
     place = resolve_place(path, READ_BY_SPARK)
     return BucketLanding(place) if is_url(place) else DiskLanding(Path(place), stage)

@@ -27,7 +27,7 @@ BYTE = 3  # of Thrift's types; a boolean of a list (1, 2) takes a byte, too
 
 @dataclass(slots=True)
 class Element:
-    """An element of a footer's schema. `at` has the place of the byte of REPETITION, CONVERTED and LOGICAL."""
+    """An element of a footer's schema. `at`: the position of the byte of REPETITION, CONVERTED and LOGICAL."""
 
     name: str = ""
     children: int = 0
@@ -46,7 +46,7 @@ def open_required(tail: bytes) -> tuple[pq.ParquetFile, tuple[str, ...]]:
     """Open a footer, as `read_tail` returns it, with all keys required.
 
     Returns: the file without its data, and the paths of the keys that are marked optional.
-    Raises: ArrowInvalid for a footer of which Arrow still makes no schema.
+    Raises: ArrowInvalid if Arrow refuses the changed footer, too.
     """
     patched, paths = bytearray(tail), []
     for path, _, key in find_optional(tail):
@@ -56,7 +56,7 @@ def open_required(tail: bytes) -> tuple[pq.ParquetFile, tuple[str, ...]]:
 
 
 def find_null(raw: BinaryIO, paths: Sequence[str]) -> str:
-    """Return the first of the paths with a null key, of a file with these optional keys; empty if there is none."""
+    """Return the first of these paths of optional keys at which the file has a null key; empty if there is none."""
     start, tail = read_tail(raw)
     patched = bytearray(tail)
     for _, one, _ in find_optional(tail):
@@ -69,7 +69,7 @@ def find_null(raw: BinaryIO, paths: Sequence[str]) -> str:
         for batch in opened.iter_batches(columns=[path]):
             array: pa.Array = batch.column(0)
             while pa.types.is_nested(array.type):
-                found = array.flatten()  # what is null above a key has no entries
+                found = array.flatten()  # a null map has no entries
                 array = found[0] if isinstance(found, list) else found
             if array.null_count:
                 return path
@@ -77,7 +77,7 @@ def find_null(raw: BinaryIO, paths: Sequence[str]) -> str:
 
 
 def find_optional(tail: bytes) -> Iterator[tuple[str, Element, Element]]:
-    """Yield path of the key, map and key of each map whose key is one column and is marked optional."""
+    """Yield (path of the key, map, key) for each map whose key is a single column and marked optional."""
     flat = _Thrift(tail).read_schema()
 
     def nest(one: Element) -> Element:
@@ -102,7 +102,7 @@ def _is_map(one: Element, tail: bytes) -> bool:
 
 
 class Patched(RawIOBase):
-    """A file whose end is another one of the same length."""
+    """A file whose bytes from `start` on are replaced by `tail`, which has their length."""
 
     def __init__(self, raw: BinaryIO, start: int, tail: bytes) -> None:
         self._raw, self._start, self._tail = raw, start, tail

@@ -1,24 +1,24 @@
 """Whether a Parquet file holds what `files(...)` declares, by its footer.
 
-Law: a value never becomes another one. `EQUAL` lists the pairs of (physical type, logical type) and declared type that Spark
-reads with equal values. Any other pair is refused, whatever the transform uses of the column. Spark itself refuses some of
-them, and makes other numbers of the rest without an error: a decimal of 1.50 as `double` is 150.0, 70000 as `short` is 4464,
-an unsigned 4294967295 as `double` is -1.0, the number 20260101 as `date` is a day of the year 57440.
+Law: a value never becomes another one. `EQUAL` lists the pairs of (physical type, logical type) and declared type that
+Spark reads with equal values. Any other pair is refused, whatever the transform uses of the column. Spark itself refuses
+some of them, and returns other numbers for the rest without an error: a decimal of 1.50 as `double` is 150.0, 70000 as
+`short` is 4464, an unsigned 4294967295 as `double` is -1.0, the number 20260101 as `date` is a day of the year 57440.
 
 Law: a file without a declared column or field is refused, since Spark would read null. A file without rows has no values;
 Spark refuses it only where a list, map or struct is declared as something else.
 
 Law: `new_columns="refuse"` refuses a file with a column or field that is not declared: its values would be in no table.
-Where new columns are added (`added`), the declared columns here are all that a job reads.
+With `new_columns="add"` (`added`), the declared columns in this module are all columns that a job reads.
 
 Law: a file is refused if its footer cannot be read or states other rows than its row groups have, and if it has no bytes.
 Spark would read nothing of such a file where the transform does not need it, and report no error.
 
 Law: a declared map whose key is marked optional is read, unless a key is null (see `optional_keys`).
 
-What is equal: the number, the text's bytes, the point in time. A date is its midnight, a time without zone is one of UTC
-and the other way round, since Spark's session is in UTC. Of INT96, the old form of a time, Spark drops the nanoseconds that
-are no whole microsecond: no type of Spark has them.
+Equal are the same number, the same bytes of a text, the same point in time. A date equals its midnight. A time without a
+zone equals that time in UTC, since Spark's session is in UTC. Of INT96, the old form of a time, Spark drops fractions of a
+microsecond: no type of Spark has nanoseconds.
 """
 
 import json
@@ -49,7 +49,7 @@ EQUAL: dict[tuple[str, str], tuple[str, ...]] = {  # the first is what an error 
     ("INT32", "UInt 8"): ("short", *UNSIGNED),
     ("INT32", "UInt 16"): UNSIGNED,
     ("INT32", "UInt 32"): ("long",),
-    ("INT32", "Decimal"): ("decimal", "byte", "short", *UNSIGNED),  # of these whole numbers those with all its digits
+    ("INT32", "Decimal"): ("decimal", "byte", "short", *UNSIGNED),  # of the integer types, those with enough digits
     ("INT32", "Date"): ("date", "timestamp_ntz"),
     NULLS: ("byte", "short", *UNSIGNED, "date"),  # every value is null
     ("INT64", "None"): ("long", "decimal>20"),
@@ -67,7 +67,7 @@ EQUAL: dict[tuple[str, str], tuple[str, ...]] = {  # the first is what an error 
     **{("FIXED_LEN_BYTE_ARRAY", logical): ("binary",) for logical in ("None", "UUID")},
     ("FIXED_LEN_BYTE_ARRAY", "Decimal"): ("decimal",),
 }
-DIGITS = {"byte": 2, "short": 4, "integer": 9, "double": 9, "long": 18}  # that each of their values has room for
+DIGITS = {"byte": 2, "short": 4, "integer": 9, "double": 9, "long": 18}  # that always fit into the type
 DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 NARROW, MIDDLE = 9, 18  # digits of a decimal for which Spark takes 32 bits, and 64
 OPTIONAL_KEY = "Map keys must be annotated as required"
@@ -81,8 +81,8 @@ AT_ONCE = 16  # footers that are read at a time
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A column of a file, or a part of one. `sort` is array, map or struct, and `parts` are what it has; a leaf has none,
-    and a key of EQUAL with, if that is a decimal, digits and those behind the point. `local`: a time without a zone."""
+    """A column of a file, or a part of one. `sort`: array, map or struct, with its `parts`; empty for a leaf. A leaf has a
+    `key` of EQUAL, and a decimal has `digits`, of which `scale` are behind the point. `local`: a time without a zone."""
 
     shown: str
     sort: str = ""
@@ -95,8 +95,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """The rows of a file, and its columns as parts of `whole`; or why it is no Parquet. `optional_keys`: the paths of the
-    map keys that are marked optional."""
+    """The number of rows of a file, and its columns as parts of `whole`. `broken`: why the file cannot be read.
+    `optional_keys`: the paths of the map keys that are marked optional."""
 
     rows: int
     whole: Node
@@ -105,7 +105,7 @@ class Footer:
 
 
 def read_footer(file: LandedBytes) -> Footer | None:
-    """Return the file's footer; None for a file that the disk does not return: the job that reads it reports that."""
+    """Return the file's footer; None if the file cannot be opened: the job that reads the file reports that."""
     try:
         with file.open("rb") as raw:
             if not raw.seek(0, SEEK_END):
@@ -124,7 +124,7 @@ def read_footer(file: LandedBytes) -> Footer | None:
 
 
 def read_footers(files: Mapping[str, LandedBytes]) -> dict[str, Footer | None]:
-    """Return the footers of a job's files by the same names. Footers with equal columns share them in memory."""
+    """Return the footers of a job's files, by the keys of `files`. Footers with equal columns share one `Node`."""
     alike: dict[Node, Node] = {}
 
     def read(file: LandedBytes) -> Footer | None:
@@ -145,7 +145,7 @@ def explain_misfit(
     """Return why Spark must not read the file as declared, with the next step; empty if it may.
 
     Args:
-        declared: the columns, as Spark's JSON has a schema.
+        declared: the columns to read, as a Spark schema in JSON.
         absent_is_null: whether a column that the file lacks is null.
         new_columns: what becomes of a column, or a field of one, that is not declared.
         footer: the file's footer; None if it is still to be read.
@@ -184,7 +184,7 @@ def explain_misfit(
 
 
 def _explain_null_key(file: LandedBytes, declared: dict[str, Any], footer: Footer) -> str:
-    """Why a declared map of the file cannot be read: a key is null; empty where that is not so."""
+    """Return why a declared map of the file cannot be read, such as a null key; empty if it can."""
     wanted = {field["name"].lower() for field in declared["fields"]}
     if keys := [path for path in footer.optional_keys if path.partition(".")[0].lower() in wanted]:
         try:
@@ -275,7 +275,7 @@ def _open(raw: BinaryIO) -> tuple[Any, Node, tuple[str, ...]]:
 
 
 def _read_node(kind: pa.DataType, leaves: Iterator[Any]) -> Node:
-    """Return the node of an Arrow type; it takes as many of the file's leaves, which come in the same order."""
+    """Return the node of an Arrow type. Take one of the file's `leaves` for each leaf of the type, in the same order."""
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     if pa.types.is_struct(kind):
@@ -347,7 +347,7 @@ def is_equal(leaf: Node, declared: str) -> bool:
     if leaf.key[1] != "Decimal":
         before = int(wide[1]) - int(wide[2]) if wide else 0
         return declared in pairs or any(f"decimal>{n}" in pairs and before >= n for n in (10, 20))
-    if leaf.key[0] == "INT64" and leaf.digits <= NARROW:  # another type Spark refuses where the page has a dictionary
+    if leaf.key[0] == "INT64" and leaf.digits <= NARROW:  # Spark refuses other types where the page has a dictionary
         return declared == f"decimal({leaf.digits},{leaf.scale})"
     if not wide:
         return declared in pairs and not leaf.scale and leaf.digits <= DIGITS[declared]

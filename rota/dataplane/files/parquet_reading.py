@@ -32,9 +32,7 @@ def read(
     Args:
         shown: the files as Spark reads them.
         read_columns: returns the table's columns.
-        refuse: raises SourceChanged for the first file that cannot be read. That is one without a declared column, which
-            would be null in every row, or with a type of which Spark makes other values; not where null is declared, or
-            the column came by itself.
+        refuse: raises SourceChanged for the first file for which its argument returns a reason.
     """
     more, cut, new = added.Added(frozenset(), {}), Truncated(), declared.new_columns
     with ThreadPoolExecutor(1) as pool:  # while Spark lists the files

@@ -1,10 +1,10 @@
-"""Name the Parquet file of which Spark returns other rows than its footer states.
+"""Name the Parquet file of which Spark returns another number of rows than its footer states.
 
-Spark leaves out a row group without an error where the footer states a wrong position or size of it: Spark assigns a row
-group to the task whose bytes hold its middle, and no task holds a middle outside the file.
+Spark assigns a row group to the task whose bytes hold its middle. If the footer states a wrong position or size, that
+middle may be outside the file. No task then reads the row group, and Spark raises no error.
 
 Law: a file is named only if Spark sees it at its size and still returns another number of rows, without a transform and
-without a table. What a network disk does not show yet is a failure of the environment.
+without a table. A file that a network disk does not show yet is a failure of the environment.
 """
 
 from collections.abc import Mapping

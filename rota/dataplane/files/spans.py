@@ -1,7 +1,7 @@
-"""Files of the index as they are read: what each spans, and the rows of it that may hold what is asked for.
+"""Read the files of the index: the spans of each file, and its rows within requested ranges.
 
-Law: `read_between` gives the rows of a file that are in the ranges, and no other, in whatever order they stand there;
-that they stand by partition and ordinal only spares reading. A file never changes under its name.
+Law: `read_between` returns exactly the rows of a file that are in the ranges, in any order of the file. The order by
+partition and ordinal only saves reads. A file never changes under its name.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,13 +24,13 @@ SCHEMA = pa.schema(
         ("modified", pa.int64()),
     ]
 )
-KEPT = 10_000  # rows of a row group; a file of no more is kept in memory
+KEPT = 10_000  # rows of a row group; a file with at most so many is cached
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file of the index at `location`. `spans`: `partition`, `count` of its rows, `first` and `last` ordinal. `kept`: its
-    rows, if they are few."""
+    """A file of the index at `location`. `spans`: for each partition the `count` of its rows, and the `first` and `last`
+    ordinal. `kept`: the rows of the file, if they are few."""
 
     location: str
     path: str
@@ -45,7 +45,7 @@ def write_file(location: str, path: str, rows: pa.Table) -> int:
 
 
 def read_file(location: str, path: str) -> IndexFile:
-    """Raises OSError, ArrowInvalid."""
+    """Read a file's spans, and its rows if they are few. Raises OSError, ArrowInvalid."""
     with _open(location, path) as file:
         few = file.metadata.num_rows <= KEPT
         rows = file.read(SCHEMA.names if few else ["partition", "ordinal"])
@@ -56,8 +56,8 @@ def read_file(location: str, path: str) -> IndexFile:
 
 
 def read_between(file: IndexFile, ranges: Mapping[str, tuple[int, int]], names: Sequence[str]) -> pa.Table | None:
-    """These columns of the rows whose ordinal is in the range [start, end) of their partition; None if there is none.
-    Raises OSError, ArrowInvalid."""
+    """Return columns of the rows whose ordinal is in the range [start, end) of their partition; None if the spans hold
+    none. Raises OSError, ArrowInvalid."""
     wanted = _Wanted(ranges)
     overlap = wanted.mask(file.spans["partition"], file.spans["first"], file.spans["last"])
     here = file.spans["partition"].filter(overlap).to_pylist()
@@ -74,7 +74,7 @@ def read_between(file: IndexFile, ranges: Mapping[str, tuple[int, int]], names: 
 
 
 def find_times(file: IndexFile, times: pa.Array) -> Iterator[pa.RecordBatch]:
-    """The rows with one of these times. Raises OSError, ArrowInvalid."""
+    """Yield the rows with one of these times. Raises OSError, ArrowInvalid."""
     if file.kept is not None:
         yield from _with_times(file.kept, times)
         return
@@ -96,7 +96,7 @@ def _with_times(rows: pa.Table, times: pa.Array) -> list[pa.RecordBatch]:
 
 
 def name_files(partitions: Sequence[str], pieces: Iterable[pa.Table]) -> dict[str, list[list[str]]]:
-    """The column `path` of all rows, by partition; rows of one that stand together are one list."""
+    """Return the paths of all rows by partition; each run of adjacent rows of a partition is one list."""
     found: dict[str, list[list[str]]] = {p: [] for p in partitions}
     wanted = pa.array(partitions, pa.string())
     for rows in pieces:
@@ -110,7 +110,7 @@ def name_files(partitions: Sequence[str], pieces: Iterable[pa.Table]) -> dict[st
 
 
 class _Wanted:
-    """The ranges as Arrow looks them up."""
+    """The ranges as arrays of Arrow."""
 
     def __init__(self, ranges: Mapping[str, tuple[int, int]]) -> None:
         self._partitions = pa.array(ranges, pa.string())
@@ -118,7 +118,7 @@ class _Wanted:
         self._ends = pa.array([end for _, end in ranges.values()], pa.int64())
 
     def mask(self, partitions: pa.ChunkedArray, first: pa.ChunkedArray, last: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Which of [first, last] have an ordinal in the range of their partition."""
+        """Return which of the spans [first, last] overlap the range of their partition."""
         at = pc.index_in(partitions, self._partitions)
         begun = pc.less(first, pc.take(self._ends, at))
         return pc.fill_null(pc.and_(begun, pc.greater_equal(last, pc.take(self._starts, at))), False)

@@ -1,11 +1,11 @@
-"""Links to landed files under the names from which Spark takes a row's partition and offset.
+"""Link landed files under names from which Spark derives the partition and offset of a row.
 
-Law: a file that is linked as `_partition=<name of the id>/_offset=<ordinal>/file.<suffix>` gives each of its rows these two
-columns, at next to no cost. The name is `names.link`, of which Spark makes the id itself, or `names.split` for all ids of a
-job one of which has no other. What an error of Spark says of a link is said of the file.
+Law: a file that is linked as `_partition=<name of the id>/_offset=<ordinal>/file.<suffix>` gets these two columns in each
+row, at almost no cost. The name is `names.link`, which Spark decodes to the id. If one id of a job has no such name, all
+ids of the job use `names.split`. An error of Spark that names a link is reported with the name of the file.
 
-Law: where Spark alone counts what a text holds, it sees each link, and its file at the size that the index has, before it
-reads any. A listing or a size from the cache of a network disk would leave rows out, which nobody else notices.
+Law: if only Spark counts the records of text files, Spark must first see each link, and its file at the size in the index.
+An outdated listing or size in the cache of a network disk would lose rows, and no other check would notice.
 """
 
 import re
@@ -44,7 +44,7 @@ class Links:
 
     @classmethod
     def make(cls, stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> "Links":
-        """Makes the links. Raises EnvironmentFailed."""
+        """Make the links. Raises EnvironmentFailed."""
         link_files(stage, root, files, ranges)
         return cls(stage, root, files, ranges)
 
@@ -56,7 +56,7 @@ class Links:
         corrupt: str = "",
         added: Iterable[Field] = (),
     ) -> "DataFrame":
-        """See `Shown.load`: `_partition`, and `_offset`, are among the columns."""
+        """See `Shown.load`; with `_partition` and `_offset`."""
         return load_links(spark, self.stage, declared, options, corrupt, added)
 
     def load_text(
@@ -73,12 +73,12 @@ class Links:
         return self.identify(frame.select("value", PARTITION, OFFSET, *select_begins()))
 
     def identify(self, frame: "DataFrame") -> "DataFrame":
-        """See `Shown.identify`: Spark's reader gave the ids, or what `names.split` has in their place."""
+        """See `Shown.identify`: Spark's reader returned the ids, or names of `names.split` to decode."""
         return (columns.keep_ids if are_plain(self.ranges) else columns.restore_ids)(frame)
 
     @property
     def named(self) -> Mapping[str, tuple[str, int]]:
-        """See `Shown.named`: Spark's reader gives both as constants of a file."""
+        """See `Shown.named`: empty, since Spark's reader adds both columns as constants of a file."""
         return {}
 
     def check_seen(self, spark: "SparkSession") -> None:
@@ -87,25 +87,25 @@ class Links:
 
 
 def select_begins() -> "list[Column]":
-    """The column `begins` of a frame of lines: whether Spark read the line with the beginning of its file."""
+    """Return the column `begins`: whether a line is in the first Spark split of its file."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return [(F.col("_metadata.file_block_start") == 0).alias("begins")]
 
 
 def are_plain(partitions: Iterable[str]) -> bool:
-    """Whether Spark's reader gives the ids of the partitions of a job, and not what `names.split` has."""
+    """Whether Spark's reader returns the ids of all partitions of a job, not names of `names.split`."""
     return all(map(names.link, partitions))
 
 
 def name_folders(ranges: Ranges) -> dict[str, str]:
-    """The names of the partitions of a job."""
+    """Return the name of each partition's folder."""
     name = names.link if are_plain(ranges) else names.split
     return {p: str(name(p)) for p in ranges}
 
 
 def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
-    """Links the files of the ranges, which lie below `root`, into the folder `stage`. Raises EnvironmentFailed."""
+    """Link the files of the ranges, which lie below `root`, into the folder `stage`. Raises EnvironmentFailed."""
     try:
         for link, path in zip(list_links(stage, files, ranges), list_paths(root, files, ranges), strict=True):
             link.parent.mkdir(parents=True)
@@ -115,7 +115,7 @@ def link_files(stage: Path, root: Path, files: Mapping[str, Sequence[LandedFile]
 
 
 def list_links(stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:
-    """The links to the landed files of the ranges, in the order of `list_paths`."""
+    """Return the links to the landed files of the ranges, in the order of `list_paths`."""
     return [
         stage / f"{PARTITION}={name}" / f"{OFFSET}={offset}" / f"file{find_suffix(file.path)}"
         for partition, name in name_folders(ranges).items()
@@ -124,7 +124,7 @@ def list_links(stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: R
 
 
 def list_paths(root: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> list[Path]:
-    """The landed files of the ranges."""
+    """Return the paths of the landed files of the ranges."""
     return [root / file.path for partition, (start, end) in ranges.items() for file in files[partition][start:end]]
 
 
@@ -136,21 +136,21 @@ def load_links(
     corrupt: str = "",
     added: Iterable[Field] = (),
 ) -> "DataFrame":
-    """What is linked below `stage`, with the declared columns, the columns `corrupt`, those that are added, and the two that
-    say where each row is from."""
+    """Return the records of the linked files with the declared columns, those of `corrupt` and `added`, and the partition
+    and offset of each row."""
     schema = extend(spark, f"{declared.schema}, {corrupt}{PARTITION} string, {OFFSET} bigint", added)
     return spark.read.schema(schema).format(declared.format).options(**options).load(names.escape_path(stage))
 
 
 def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> None:
-    """Raises EnvironmentFailed for the first file of the ranges that Spark does not see below `stage` as the index has it.
-    Spark looks at names and sizes, and opens nothing."""
+    """Raise EnvironmentFailed for the first file of the ranges that Spark does not see below `stage` at its size in the
+    index. Spark lists names and sizes, and opens no file."""
     sizes = spark.read.format("binaryFile").load(names.escape_path(stage)).select("path", "length").collect()
     seen = {(link[1], int(link[2])): size for path, size in sizes if (link := ENDED.search(path))}
     for partition, name in name_folders(ranges).items():
         start, end = ranges[partition]
         for offset, file in enumerate(files[partition][start:end], start):
-            size = seen.get((name, offset), 0)  # Spark leaves out what has no bytes
+            size = seen.get((name, offset), 0)  # Spark leaves out empty files
             if size != file.size:
                 what = f"sees {size} bytes of" if size else "does not see"
                 why = f"it {what} {file.path} (offset {offset}), which has {file.size} bytes"
@@ -162,9 +162,9 @@ def check_seen(spark: "SparkSession", stage: Path, files: Mapping[str, Sequence[
 
 
 def explain_misnamed(landed: LandedBytes) -> str:
-    """Why Spark must not open a file that is called `.snappy` or `.lz4`; empty if it may. Under these names it reads what
-    Hadoop alone writes: a length, and then the length of a block, for which it makes room unseen. What another program
-    compressed has any number there, and the whole Spark dies of it."""
+    """Return why Spark must not open a `.snappy` or `.lz4` file; empty if it may. Under these names Spark expects Hadoop's
+    own format: a length, and the length of a block, for which Spark allocates memory unchecked. A file of another program
+    has any number there, and the Spark process dies."""
     if find_suffix(landed.name).lower() not in BLOCKS:
         return ""
     with landed.open("rb") as file:
@@ -176,18 +176,18 @@ def explain_misnamed(landed: LandedBytes) -> str:
 
 
 def replace_links(text: str, name: Callable[[str, int], str | None]) -> str:
-    """The text with `name(partition, offset)` in place of each link; None leaves it."""
+    """Return the text with `name(partition, offset)` in place of each link; a link stays if `name` returns None."""
     return LINK.sub(lambda link: name(_read_name(link[1]), int(link[2])) or link[0], text)
 
 
 def _read_name(name: str) -> str:
-    """The partition of a link's folder. Spark's errors may have escaped the name once more; each id has a colon."""
+    """Return the partition of a link's folder. An error of Spark may escape the name a second time; each id has a colon."""
     for _ in range(2):
         name = name if ":" in name else unquote(name)
     return names.partition(name)
 
 
 def find_suffix(path: str) -> str:
-    """The last suffix, by which Spark finds the compression."""
+    """Return the last suffix, by which Spark finds the compression."""
     suffix = Path(path).suffix
     return suffix if suffix[1:].isalnum() else ""

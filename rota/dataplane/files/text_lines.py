@@ -1,4 +1,4 @@
-"""Lines of landed files as records: each line is a value, with the fate that it has as a message."""
+"""Parse the lines of landed files as records: each line is treated like the value of a message."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 QUOTED = 80  # characters of a file that an error quotes
-WRITTEN = r"[^ \t\r\n]"  # what a line of JSON has that is not blank
+WRITTEN = r"[^ \t\r\n]"  # matches a line of JSON that is not blank
 
 
 def find_ends(options: Mapping[str, str]) -> dict[str, str]:
-    """The option for where lines end, if the user gave it."""
+    """Return the option for the end of a line, if the user set it."""
     return {name: text for name, text in options.items() if name.lower() == "linesep"}
 
 
 def parse(frame: "DataFrame", declared: Files) -> "DataFrame":
-    """The records of a frame of lines (see `Shown.load_text`), the bad ones marked. Blank lines, comments and headers are no
-    records. A header that is not as declared fails the job."""
+    """Parse a frame of lines (see `Shown.load_text`) into records, and mark the bad ones. Blank lines, comments and headers
+    are no records. A header that differs from the declared one fails the job."""
     from pyspark.sql import functions as F  # noqa: N812
 
     form, given, line = declared.format, declared.options, F.col(values.VALUE)
@@ -40,8 +40,8 @@ def parse(frame: "DataFrame", declared: Files) -> "DataFrame":
 
 
 def check_one_value(whole: "DataFrame", declared: Files, locate: Callable[[str, int], str], then: str) -> None:
-    """Raises DataError for the first file of JSON with `multiLine` whose first value alone Spark would read: the rest would
-    be in no table. `then` is the next step once it is mended."""
+    """Raise DataError for the first `multiLine` file of JSON with data behind its first value: Spark reads the first value
+    only. `then`: the step after the file is corrected."""
     from pyspark.sql import functions as F  # noqa: N812
 
     found = lines.find_joined(whole, declared.schema, make_options(declared.format, declared.options))

@@ -1,13 +1,14 @@
-"""What the bytes of landed text show without a parse: how many records there are at most, and that no reader guesses.
+"""Bound the number of records in landed text from its bytes, without a parse, and find text that a reader would misread.
 
-Law: of files that `count_most` counts each byte is UTF-8; a line of JSON is one object, in which everything has its place
-but for what a parser refuses; the quotes of each line of CSV are well-formed (`quoting`), and no line of blanks is a record.
+Law: `count_most` counts only UTF-8. A line of JSON holds at most one object, and a parser refuses anything else on the
+line. Each line of CSV has well-formed quotes (`quoting`). Blank lines are not counted.
 
-Law: `count_most` is no less than the records that Spark's reader makes of the files, the bad ones too; and no more, but for
-lines of which Spark's reader takes nothing. Who reads that many good records has read all, and none of them was bad.
+Law: `count_most` is at least the number of records that Spark's reader returns, with the bad ones. It exceeds that number
+only by lines of which Spark's reader returns nothing. A job that reads exactly so many good records has read all records,
+and none was bad.
 
-In doubt it returns None, and each line is parsed as a value (`values`), which costs half as much again as a job. The look at
-the bytes costs a hundredth of a job, or a tenth where JSON has values within values.
+In doubt `count_most` returns None, and each line is parsed as a value (`values`): the job costs half as much again. The
+count costs a hundredth of a job, or a tenth if JSON is nested.
 """
 
 import bz2
@@ -43,7 +44,7 @@ UNSURE = {
     "charset",
     "comment",
 }  # options under which other bytes end a line, or hide it
-SURE = {"multiline": "false", "encoding": "utf-8", "charset": "utf-8"}  # but for what Spark takes by itself
+SURE = {"multiline": "false", "encoding": "utf-8", "charset": "utf-8"}  # Spark's defaults, which are harmless
 BLANK = b" \t\r"  # a line of these holds no record
 CONTROLS = bytes(range(33))
 ARCHIVES = {
@@ -57,13 +58,13 @@ ARCHIVES = {
 
 
 def _nest(inside: bytes, depth: int) -> bytes:
-    """An object or a list that holds what is `inside`, and others of its kind down to this depth."""
+    """Return the pattern of an object or a list of `inside`, and of objects and lists nested down to this depth."""
     deeper = b"|" + _nest(inside, depth - 1) if depth else b""
     return rb"[{\[](?:" + inside + deeper + rb")*[}\]]"
 
 
 def _lines_of(value: bytes) -> bytes:
-    """Lines each of which is such a value, or has no other `}` or `]` than the last of its characters."""
+    """Return the pattern of lines, each of which is such a value, or has `}` or `]` only as its last character."""
     line = rb"(?:[ \t]*" + value + rb"[ \t]*|[^}\]\r\n]*[}\]]?)\r?"
     return rb"\A(?:" + line + rb"\n)*" + line + rb"\z"
 
@@ -76,7 +77,7 @@ OBJECTS = _lines_of(VALUE.replace(rb"[{\[]", rb"\{", 1))
 
 
 def count_most(files: Sequence[LandedBytes], format: str, options: Mapping[str, str]) -> int | None:
-    """How many records these files hold at most, as Spark's reader reads them; None in doubt."""
+    """Return an upper bound of the records that Spark's reader finds in these files; None in doubt."""
     if _is_unsure(options):
         return None
     count = partial(
@@ -89,10 +90,10 @@ def count_most(files: Sequence[LandedBytes], format: str, options: Mapping[str, 
 
 
 def _count_lines(file: LandedBytes, dialect: Dialect | None, header: bool) -> int:
-    """The lines of CSV, in this dialect, or of JSON. Raises _Doubt."""
+    """Count the lines of a file of CSV in this dialect, or of JSON. Raises _Doubt."""
     found = 0
     for block in _read(file):
-        if not is_text(block) or (not dialect and b"\0" in block):  # where a NUL is, JSON may be UTF-16
+        if not is_text(block) or (not dialect and b"\0" in block):  # JSON with a NUL may be UTF-16
             raise _Doubt
         ended = None if dialect else count_ended(block)
         if ended is None:
@@ -117,9 +118,9 @@ def is_text(block: bytes) -> bool:
 
 
 def count_ended(block: bytes) -> int | None:
-    """The lines, if each of them ends with its only `}` and none has a `]` or a carriage return; else None. So no one is
-    blank, and each is as `is_clean` wants it: that costs less to see than either."""
-    import numpy as np  # `rota status` opens sources, and does without
+    """Return the number of lines if each ends with its only `}` and has no `]` or carriage return; else None. Such lines
+    are not blank, and are clean (`is_clean`): this check is the cheaper one."""
+    import numpy as np  # `rota status` opens sources, and needs no numpy
 
     if b"\r" in block or b"]" in block or block[:1] == b"\n" or block[-1:] != b"\n":
         return None
@@ -129,8 +130,8 @@ def count_ended(block: bytes) -> int | None:
 
 
 def _count_shown(block: bytes, sep: bytes | None = None) -> int:
-    """The lines that are not blank. Raises _Doubt where one is blank but for `sep`, which Spark's reader leaves out."""
-    import numpy as np  # `rota status` opens sources, and does without
+    """Count the lines that are not blank. Raises _Doubt for a line of blanks and `sep`, which Spark's reader leaves out."""
+    import numpy as np  # `rota status` opens sources, and needs no numpy
 
     codes = np.frombuffer(block, np.uint8)
     ends = codes == ord("\n")
@@ -143,17 +144,17 @@ def _count_shown(block: bytes, sep: bytes | None = None) -> int:
 
 
 def is_clean(block: bytes) -> bool:
-    """Whether whole lines hold at most one object each for sure: most end with their first `}`, others are as `OBJECTS`."""
-    import numpy as np  # `rota status` opens sources, and does without
+    """Whether each line surely holds at most one object: each ends with its first `}`, or matches `OBJECTS`."""
+    import numpy as np  # `rota status` opens sources, and needs no numpy
 
     codes = np.frombuffer(block, np.uint8)
-    closing = (codes[:-1] | ord(" ")) == ord("}")  # this bit alone parts `]` from `}`
+    closing = (codes[:-1] | ord(" ")) == ord("}")  # `]` and `}` differ in this bit only
     closing &= codes[1:] != ord("\n")
     return not closing.any() or bool(pc.match_substring_regex(pa.scalar(block, pa.large_binary()), OBJECTS).as_py())
 
 
 class _Doubt(Exception):
-    """Bytes alone do not tell."""
+    """The bytes alone do not bound the number of records."""
 
 
 def _is_unsure(options: Mapping[str, str]) -> bool:
@@ -162,14 +163,14 @@ def _is_unsure(options: Mapping[str, str]) -> bool:
 
 
 def _map(look: Callable[[LandedBytes], T], files: Sequence[LandedBytes]) -> Iterator[T]:
-    """What `look` gives of each, in order. Objects are waited for; on a disk more than two threads wait for each other's
-    Python: eight took twice as long."""
+    """Yield the result of `look` for each file, in order. Objects of a bucket are read by eight threads. A disk gets two:
+    more wait for Python's lock, and eight took twice as long."""
     with ThreadPoolExecutor(2 if all(isinstance(one, Path) for one in files) else 8) as pool:
         yield from pool.map(look, files)
 
 
 def _read(file: LandedBytes) -> Iterator[bytes]:
-    """The bytes of the file in blocks of whole lines. Raises _Doubt where it cannot be read so."""
+    """Yield the bytes of the file in blocks of whole lines. Raises _Doubt if that is not possible."""
     suffix = find_suffix(file.name)
     if suffix != PACKED and suffix not in PLAIN:
         raise _Doubt
@@ -196,7 +197,7 @@ def has_header(format: str, options: Mapping[str, str]) -> bool:
 
 
 def explain_archive(file: LandedBytes) -> str:
-    """Why a file is no text but an archive that Spark would take for text; empty if it is not."""
+    """Return which archive a file is that Spark would read as text; empty if it is none."""
     suffix = find_suffix(file.name).lower()
     if suffix not in (*PLAIN, PACKED, ".xz", ".zip", ".7z"):
         return ""
@@ -212,7 +213,7 @@ def explain_archive(file: LandedBytes) -> str:
 
 
 def explain_ill(file: LandedBytes, format: str, options: Mapping[str, str]) -> str:
-    """Why a file whose records span lines is no text, or where its quotes are ill-formed; empty if neither."""
+    """Return why a file whose records span lines is no text, or where its quotes are ill-formed; empty if neither."""
     encoding = find_encoding(options) or "utf-8"
     try:
         with _open(file) as opened:
@@ -220,7 +221,7 @@ def explain_ill(file: LandedBytes, format: str, options: Mapping[str, str]) -> s
     except UnicodeError as error:
         return f"has bytes that are not {encoding} ({error}). Give the option encoding, or land it in that"
     except (OSError, EOFError, zlib.error):
-        return ""  # Spark names it
+        return ""  # Spark reports the file
     dialect = Dialect.of(options)
     if format != "csv" or dialect.quote not in text or (at := dialect.find_ill(text.removeprefix("\ufeff"))) < 0:
         return ""
@@ -235,8 +236,8 @@ def _open(file: LandedBytes) -> Iterator[BinaryIO]:
 
 
 def read_lines(file: LandedBytes, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file. One that is packed in another way, or half, ends early: the record is kept, its line is not
-    known."""
+    """Yield the lines of a file. A file that is cut off, or compressed in another way, ends early: its bad record is kept
+    without a line number."""
     errors, named = ("surrogateescape", "utf-8-sig") if encoding == "utf-8" else ("replace", encoding)
     try:
         with _open(file) as opened, TextIOWrapper(opened, named, errors, "\n") as text:
