@@ -1,11 +1,11 @@
-"""Run the Spark jobs of a run: each reads, transforms and writes plain Parquet files, and finds what fails.
+"""Run the Spark jobs of a run: each reads, transforms and writes plain Parquet files. Find the partitions that fail.
 
 Law: a job's files are below its attempt. They are invisible until a commit names them.
 
 Law: a job that fails on data or in the transform is bisected over its partitions, so that the failing partition is found
 and the others are written. So is a job that failed like the environment while Spark is alive. If some partitions succeed,
 the ones that fail alone are at fault. If every partition fails, or the first `ALONE` that are tried, the environment is at
-fault and no partition fails. The order is drawn anew in each run: otherwise partitions that fail could come first for ever.
+fault and no partition fails. Each run draws a new order: otherwise partitions that fail could always come first.
 
 Law: a range that may be shortened (`shorten`) fails only for its first offset. The records before a bad one are written
 first, and the rest is left to the next run. An offset is blamed only if it failed twice when it was read alone, each time
@@ -14,8 +14,8 @@ with the whole deadline.
 Law: no job runs longer than the `deadline`. A job that is late is bisected like one that failed like the environment; each
 half gets less time.
 
-Law: the jobs of a run are bounded and run in order; what is still to do is asked before each of them. If no partition of a
-job succeeds, one more job is tried, which is drawn: if it succeeds, the earlier partitions failed by their own fault.
+Law: jobs have a bounded size and run in order. Before each job, `still` returns what is still to do. If no partition of a
+job succeeds, another job is drawn and runs next. If that job succeeds, the earlier partitions failed by their own fault.
 """
 
 import logging
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LEAST = 60.0  # seconds that a job of a bisection has at least, unless the deadline is shorter
 ALONE = 4  # partitions that failed alone before any succeeded: the others are not tried
-LATE = 2  # the same for partitions that are late: each costs a deadline
+LATE = 2  # the same for partitions that are late: each takes a whole deadline
 WIDE: set[str] = set()  # tables for which this process met a row that is too wide to be counted
 
 
@@ -70,7 +70,7 @@ class Bisection:
 
         Args:
             jobs: the ranges of each job.
-            still: what of a job is still to do, asked before it begins.
+            still: returns which of a job's ranges are still to do; called before the job begins.
 
         Yields: each partition that is still to do, once.
         Raises: EnvironmentFailed.
@@ -142,8 +142,8 @@ class Bisection:
                 yield from self._bisect({p: ranges[p] for p in half}, seconds)
 
     def _require_alive(self, result: RotaError) -> None:
-        """Raise an error that no bisection can explain: Spark is gone, the source refuses this user, or the error is none of
-        a job's."""
+        """Raise `result` if no bisection can explain it: Spark is gone, the source refuses this user, or no job raised
+        it."""
         if isinstance(result, DataError):
             return
         if (
@@ -196,7 +196,7 @@ class Bisection:
             yield from self._bisect({p: half}, seconds)
 
     def _shorten(self, ranges: Ranges) -> Ranges:
-        """The first half of each range that may be shortened and has two offsets or more."""
+        """Return the first half of each range that may be shortened and has two offsets or more."""
         return {p: (a, a + (b - a) // 2) for p, (a, b) in ranges.items() if self.shorten and b - a > 1}
 
     def _part(self, ranges: Ranges) -> tuple[list[FailedPartition], Ranges]:
@@ -209,7 +209,7 @@ class Bisection:
         return failed, {p: r for p, r in intact.items() if p not in out}
 
     def _find_unbroken(self, partition: str, start: int, end: int) -> int:
-        """The first broken offset of a range that has one."""
+        """Return the first broken offset of a range that has one."""
         if not self.shorten:
             return start
         ends = range(start + 1, end + 1)
@@ -238,20 +238,20 @@ class Bisection:
             return failures.judge_failure(error, self.spark, one, told, place, self.pipeline.module)
 
     def _describe_place(self, partition: str, start: int, end: int) -> str:
-        """The offsets of a failed job, which `rota skip` would skip, and where an operator finds their data."""
+        """Return the offsets of a failed job, which `rota skip` would skip, and where an operator finds their data."""
         if end - start > 1:
             return f" in offsets {start} to {end - 1}"
         return f" in offset {start} ({self.source.locate(partition, start)})"
 
     def write_together(self, ranges: Ranges, attempt: str) -> WrittenFiles:
-        """One Spark job reads, transforms and writes all of these ranges."""
+        """Read, transform and write all of these ranges in one Spark job."""
         began = time.monotonic()
         with self.source.read(self.spark, ranges, attempt) as records:
             corruptible = records.explain is not None
             bare = records.mark is not None and self.pipeline.transform is None
             parsed = parsing.parse(records.frame, corruptible, records.identify, counted=bare)
             result, plan, shown = self._transform(parsed)
-            told = corruptible or records.count is not None  # also where nobody watches what the transform is handed
+            told = corruptible or records.count is not None  # known without observing the input of the transform
             kept = shown and told and parsed.keeps_each_row(plan)
             if not kept:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
@@ -342,7 +342,7 @@ class Bisection:
         )
 
     def _own(self, partition: str, error: RotaError) -> RotaError:
-        """The error of a partition that failed alone while others succeeded."""
+        """Return the error of a partition that failed alone while others succeeded."""
         again = f"rota retry {quote(partition)}" if self.shorten else "replay it again"
         if error.facts.get("late"):
             skip = f"; or: rota skip {quote(partition)}" if self.shorten else ""
@@ -368,7 +368,7 @@ class Bisection:
 
 
 def _addressed(error: RotaError, partition: str) -> RotaError:
-    """The error with a next step that names the partition."""
+    """Return the error with a next step that names the partition."""
     if not (isinstance(error, BadTransform) and error.step and error.partition is None):
         return error
     person = bool(error.facts.get("person"))

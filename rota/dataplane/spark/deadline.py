@@ -1,12 +1,12 @@
-"""A deadline for what Spark is asked: past it, Spark is told to stop.
+"""A deadline for queries of Spark: rota interrupts the query that exceeds it.
 
-Law: whoever asks gets an answer, an error of Spark's, or `late`; and what is late, or whose asker was told to end, does
-not go on behind his back: Spark ends its tasks (measured: a Python function that sleeps, within 1 s). A task that cannot
-be ended is the worker's matter: see `SparkServer.stuck`.
+Law: the caller gets a result, an error of Spark's, or an error with the fact `late`. If a query is late or its caller is
+cancelled, Spark ends the query's tasks (measured: a Python function that sleeps, within 1 s). The worker handles a task
+that cannot be ended: see `SparkServer.stuck`.
 
-A query of Spark Connect (4.3) hears one interrupt only, and one that comes while it is planned gets lost: a helper of
-Hadoop's swallows it, and the query runs for ever. So a query is interrupted once its tasks are on their way; if none is
-within `PLANNING` seconds, nevertheless.
+Spark Connect (4.3) accepts one interrupt for a query. If this interrupt arrives while Spark plans the query, a helper of
+Hadoop's swallows it, and the query runs for ever. So a query is interrupted once its tasks run, or after `PLANNING` seconds
+without a task.
 """
 
 import threading
@@ -23,20 +23,20 @@ from rota.errors import EnvironmentFailed, RotaError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-AGAIN = 0.5  # seconds between two looks, and interrupts: what is asked is several queries, one after the other
+AGAIN = 0.5  # seconds between two checks or interrupts: a caller sends several queries, one after the other
 PLANNING = 30.0  # seconds
 
 
 @contextmanager
 def limit(spark: "SparkSession", seconds: float) -> Iterator[None]:
-    """What this thread asks of `spark` inside has so many seconds; else raises EnvironmentFailed with the fact `late`."""
+    """Limit this thread's queries of `spark` in the context. Raises EnvironmentFailed with the fact `late`."""
     if seconds == inf:
         yield
         return
     tag, over, late = f"rota-{uuid.uuid4().hex}", threading.Event(), threading.Event()
-    going = threading.Event()  # tasks are on their way
+    going = threading.Event()  # set while tasks run
 
-    quiet = time.monotonic()  # since then none are, of the query of now
+    quiet = time.monotonic()  # since when no task of the current query runs
 
     def progress(stages: Iterable[Any], done: bool, **_: object) -> None:
         nonlocal quiet
@@ -51,7 +51,7 @@ def limit(spark: "SparkSession", seconds: float) -> Iterator[None]:
         quiet = time.monotonic()
         while not over.wait(AGAIN):
             if going.is_set() or time.monotonic() - quiet > PLANNING:
-                with suppress(Exception):  # Spark may be gone: whoever waits for it is told by his own connection
+                with suppress(Exception):  # Spark may be gone: then the caller's query fails
                     spark.interruptTag(tag)
 
     if is_remote(spark):

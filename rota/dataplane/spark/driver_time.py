@@ -1,9 +1,9 @@
 """A deadline for the transform's own Python, which the run's process calls before Spark has a job to end.
 
 Invariant: a transform that waits on the driver (a socket without a timeout, `time.sleep`, a loop) ends at the deadline,
-also in a system call and below `except Exception`. What waits for Spark is left to `deadline.limit`. Code that never
-returns to Python ends the process `GRACE` seconds later, with all stacks in the run's log; the next run retries. The first
-needs a call in the process's main thread, where Dagster runs a step; in another thread only the second works.
+also in a system call and below `except Exception`. `deadline.limit` ends a wait for Spark. Code that never returns to
+Python ends the process `GRACE` seconds later, with all stacks in the run's log; the next run retries. The interrupt works
+only in the process's main thread, where Dagster runs a step; the end of the process works in any thread.
 """
 
 import faulthandler
@@ -18,24 +18,24 @@ from types import FrameType
 
 from rota.errors import BadTransform
 
-AGAIN = 1.0  # seconds between two attempts to end what catches them
+AGAIN = 1.0  # seconds between two interrupts of a transform that catches them
 GRACE = 60.0  # seconds from the deadline to the end of a process that cannot be interrupted
 
 
 class TransformHangs(BaseException):
-    """The transform is over its time. No `except Exception` of the transform catches it."""
+    """The transform exceeded its deadline. No `except Exception` of the transform catches it."""
 
 
 @contextmanager
 def limit_driver(seconds: float, file: str | None) -> Iterator[None]:
-    """Give the transform inside `seconds`.
+    """Limit the transform in the context to `seconds`.
 
     Args:
         seconds: The pipeline's deadline.
         file: The pipeline's file, whose line the error names.
 
     Raises:
-        BadTransform: The transform did not return in time. It is retried by itself, in each partition alike.
+        BadTransform: The transform did not return in time. All partitions fail alike, and rota retries them.
     """
     if seconds == inf:
         yield
@@ -79,7 +79,7 @@ def _list_frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _waits_for_spark(frame: FrameType | None) -> bool:
-    """Whether a query of Spark's is what the innermost part of the stack waits for."""
+    """Whether the stack waits for a query of Spark: its innermost frame of pyspark or rota is one of pyspark."""
     for one in _list_frames(frame):
         name = one.f_globals.get("__name__", "")
         if name.startswith("pyspark."):
@@ -90,7 +90,7 @@ def _waits_for_spark(frame: FrameType | None) -> bool:
 
 
 def _find_place(frame: FrameType | None, file: str | None) -> str:
-    """Where the transform is: the innermost line of the pipeline's file, and what that line calls."""
+    """Return where the transform is: the innermost line of the pipeline's file, and what that line calls."""
     called = ""
     for one in _list_frames(frame):
         if file and one.f_code.co_filename == file:

@@ -1,10 +1,10 @@
-"""Whose fault a failed job is.
+"""Decide whether the environment, the data or the transform made a job fail.
 
-Law: an error of the environment (Spark gone, cancelled, disk, memory, a lost executor) ends the run and parks nobody; any
-other is of the data or of the transform, is bisected, and parks whom it can be pinned on. In doubt, Spark is asked for a
-trivial query: if even that finds no slot, it was the environment. What a message quotes is data, and says nothing of whose
-fault. A Python of the executors that is not like the run's is the environment's, too: another version, or a module that is
-here and not there.
+Law: an error of the environment (Spark gone, cancelled, disk, memory, a lost executor) ends the run and parks no partition.
+Any other error is one of the data or of the transform: the job is bisected, and the partitions at fault are parked. In
+doubt, Spark runs a trivial query; if even this query finds no slot, the environment failed. Quoted text in a message is
+data and decides nothing. An executor's Python that differs from the run's (version, missing module) is an error of the
+environment, too.
 """
 
 import re
@@ -44,11 +44,11 @@ def judge_failure(
 
     Args:
         error: what the job raised.
-        spark: the session that ran the job; it is asked for a trivial query where the error leaves doubt.
+        spark: the session that ran the job; in doubt, it runs a trivial query.
         partition: the partition of the job, if the job held only one.
         told: makes the error's text readable.
         place: the offsets that the job read.
-        module: the pipeline's module, of which the error names the line.
+        module: the pipeline's module; the error names its line.
 
     Returns:
         EnvironmentFailed, or BadTransform for a fault of the data or of the transform; `error` itself if it is rota's own.
@@ -73,27 +73,27 @@ def judge_failure(
 
 
 def name_step(final: bool, partition: str | None) -> str:
-    """What to do about a failed transform; `final`: Spark refused it, or the schema, before it read a row. None: it is of
-    several partitions."""
+    """Return the next step for a failed transform. `final`: Spark refused it, or the schema, before it read a row.
+    `partition`: None if several partitions failed."""
     mend = "the schema or the transform" if final else "the transform or the data"
     return f"Mend {mend}, then: rota retry{f' {quote(partition)}' if partition else ''}"
 
 
 def explain_cause(error: BaseException) -> str:
-    """The cause in one line: the innermost error that says something, such as what a user's function raised."""
+    """Return the cause in one line: the innermost error that is no wrapper, such as one that a user's function raised."""
     text = str(error)
-    if UNEXPLAINED in text:  # its causes are in the stack of the server alone
+    if UNEXPLAINED in text:  # only the server's stack has its causes
         text += f"\n{getattr(error, 'getStackTrace', str)() or ''}"
     causes = [(kind, said) for kind, said in CAUSE.findall(text) if kind.rsplit(".", 1)[-1] not in WRAPPED]
     if causes:
         kind, said = causes[-1]
-        said = NAMES.sub(r"Expected: '\1' but found: '\2'", said)  # blanks are squeezed, and may be all that differs
+        said = NAMES.sub(r"Expected: '\1' but found: '\2'", said)  # names may differ in blanks, which are merged below
         return f"{kind.rsplit('.', 1)[-1]}: {' '.join(said.split())[:300]}"
     return f"{type(error).__name__}: {GUESS.sub('', take_first_line(error))}"
 
 
 def explain_python(text: str) -> str:
-    """How the executors' Python is not like this one, with the next step; empty where the error does not tell of that."""
+    """Return how the executors' Python differs from this one, with the next step; empty for any other error."""
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     if found := PYTHON.search(text):
         said = found[0].rstrip(" .")
@@ -123,5 +123,5 @@ def is_alive(spark: "SparkSession") -> bool:
     try:
         with limit(spark, SLOT):
             return bool(spark.range(1).count() == 1)
-    except Exception:  # whatever it is, Spark does not work
+    except Exception:  # with any error, Spark does not work
         return False

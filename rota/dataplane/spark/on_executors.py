@@ -1,16 +1,15 @@
-"""How a task of Spark writes its rows onto a disk or into a bucket. The code is sent to Spark's workers, with
-`rota.deltalog.parquet`: it needs pyarrow there, and nothing else of rota.
+"""Write the rows of a Spark task to a disk or into a bucket. Spark's executors receive this code and
+`rota.deltalog.parquet`; both need pyarrow there, and no installed rota.
 
-Law: a file has rows of one partition alone, in the order in which they came, and a unique name. A commit uses only the files
-that successful tasks report. It never names a file of a task that failed or ran a second time.
+Law: a file has rows of one partition alone, in the order in which they came, and a unique name. A commit uses only the
+files that successful tasks report. It never names a file of a task that failed or ran a second time.
 
-Law: no file has a text that is not UTF-8, or a map with a null key or with one key twice, at any depth: one such value and
-no reader of the table can read its column. The task fails with UnreadableError, which names the column. It costs 7 to 9 ns
-a text (200,000 texts of 26 bytes), of some 340 ns that a row of Parquet takes from file to table.
+Law: no file has a text that is not UTF-8, or a map with a null key or with one key twice, at any depth: such a value makes
+its column unreadable for all readers. The task fails with UnreadableError, which names the column. The check takes 7 to 9
+ns a text (200,000 texts of 26 bytes); a row of Parquet takes some 340 ns from file to table.
 
-Law: a task holds at most `HELD` bytes of rows, besides the batch that came last, and `OPEN` files. Once it holds so many it
-writes them all: none may stay, for each would keep the whole batch that it came in. A partition whose file was closed gets
-another one.
+Law: a task holds at most `HELD` bytes of rows, besides the last batch, and `OPEN` files. At `HELD` bytes it writes all
+rows: a row that stayed would keep its whole batch in memory. A partition whose file was closed gets another one.
 """
 
 import io
@@ -32,10 +31,10 @@ from rota.deltalog.parquet import ParquetWriter
 
 SAID = "said"  # the column with the report of each file; see `read_said`
 HELD = 64 << 20
-OPEN = 16  # each has up to 10 MB that a bucket did not take yet
-FIRST = 20_000  # rows of Java's first page
-SLICE = 256  # bytes that a column of a run takes beside its rows
-NOBODYS = "none"  # the folder of rows without a partition: no store has one without a name
+OPEN = 16  # files; each buffers up to 10 MB for a bucket
+FIRST = 20_000  # rows of the first page of Parquet for Java
+SLICE = 256  # bytes of overhead for a column of a run
+NOBODYS = "none"  # the folder of rows without a partition: a folder needs a name
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -45,15 +44,15 @@ class UnreadableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Partition and offset of each row by the number in its column `offset`; rows come without their partition. `nullable`:
-    whether the file's schema allows null for partition and offset."""
+    """Restores partition and offset of rows that come with one number for both, in the column `offset`. `numbers`: number
+    -> partition, offset. `nullable`: whether the schema of the file allows null for them."""
 
     offset: str
     numbers: Mapping[int, tuple[str, int]]
     nullable: tuple[bool, bool]
 
     def part(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-        """The batch, with its offsets, in one run for each partition; None has the rows of no origin."""
+        """Yield each partition with its rows of the batch and their offsets; None with the rows of unknown numbers."""
         runs = pc.run_end_encode(batch.column(self.offset))
         found = [self.numbers.get(one, (None, 0)) for one in runs.values.to_pylist()]
         offsets = _spread(runs.run_ends, "q", (offset for _, offset in found))
@@ -61,7 +60,7 @@ class Origins:
         yield from _gather(batch.set_column(at, field, offsets), runs.run_ends, [of for of, _ in found])
 
     def add_partition(self, rows: pa.Table, at: int, name: str, partition: str | None) -> pa.Table:
-        """The rows, with the partition as a column at this place."""
+        """Return the rows, with the partition as a column at this place."""
         column = _repeat(partition or "", len(rows))
         return rows.add_column(at, pa.field(name, column.type, self.nullable[0]), column)
 
@@ -76,23 +75,23 @@ def make_writer(
     once: int | None,
     origins: Origins | None = None,
 ) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return the function for `mapInArrow`: it writes rows into files below `folder`, and yields a report of each as `SAID`.
+    """Return the function for `mapInArrow`: it writes rows into files below `folder` and yields a report of each as `SAID`.
 
     Args:
-        folder: where the files go, each in the folder that `name` makes of its partition.
+        folder: where the files go, each in the folder that `name` returns for its partition.
         open_files: opens the store.
         metadata: is written into each footer.
         columns: the names of the columns.
         partition: the name of the column with the partition.
-        name: makes a folder's name of a partition.
-        once: bytes of a column's texts that are each stored once; None lets the writer choose dictionaries.
-        origins: partition and offset of rows that come with one number for both.
+        name: returns the folder's name for a partition.
+        once: bytes of a column's texts that are each stored once; None: the writer chooses the columns with a dictionary.
+        origins: restores the origins of rows that come with one number for partition and offset; None: rows have both.
     """
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         with _as_environment():
             files = open_files()
-        opened: dict[str | None, _File] = {}  # the one that was written to last is last
+        opened: dict[str | None, _File] = {}  # in the order of the last write
         held: dict[str | None, list[pa.RecordBatch]] = {}
         size, repeated = 0, Repeated()
         coming = [one for one in columns if origins is None or one != partition]
@@ -133,7 +132,7 @@ def make_writer(
 
 
 def check_readable(batch: pa.RecordBatch) -> None:
-    """Raises UnreadableError for a text that is not UTF-8, and for a map with a null key or one key twice."""
+    """Raise UnreadableError for a text that is not UTF-8, and for a map with a null key or one key twice."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if not _holds_texts(column.type):
             continue
@@ -153,14 +152,14 @@ def check_readable(batch: pa.RecordBatch) -> None:
 
 
 def _holds_texts(kind: pa.DataType) -> bool:
-    """Whether the type is one of texts or of maps, or has one in it."""
+    """Whether the type is, or contains, a text or a map."""
     if pa.types.is_nested(kind):
         return pa.types.is_map(kind) or any(_holds_texts(kind.field(n).type) for n in range(kind.num_fields))
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _explain_keys(column: pa.Array) -> str:
-    """What the keys of a map have, at any depth, that no map may have; empty where there is nothing."""
+    """Return the fault in the keys of a map, at any depth; empty without a fault."""
     kind = column.type
     if pa.types.is_struct(kind):
         return next(filter(None, map(_explain_keys, column.flatten())), "")
@@ -175,7 +174,7 @@ def _explain_repeated(lists: pa.Array) -> str:
     keys = lists.flatten()
     if keys.null_count:
         return "a null key"
-    if pa.types.is_nested(keys.type):  # Arrow compares none of them
+    if pa.types.is_nested(keys.type):  # Arrow compares no nested values
         return (
             "one key twice" if any(len(set(map(repr, one or ()))) < len(one or ()) for one in lists.to_pylist()) else ""
         )
@@ -186,13 +185,13 @@ def _explain_repeated(lists: pa.Array) -> str:
 
 
 def _part(batch: pa.RecordBatch, by: str) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """The batch in one run for each value."""
+    """Yield each value of the column `by` with its rows."""
     runs = pc.run_end_encode(batch.column(by))
     yield from _gather(batch, runs.run_ends, runs.values.to_pylist())
 
 
 def _gather(batch: pa.RecordBatch, ends: pa.Array, values: Sequence[Any]) -> Iterator[tuple[Any, pa.RecordBatch]]:
-    """The batch in one run for each value; it has these values in runs that end there."""
+    """Yield each value with its rows of the batch. `values` and `ends`: value and end of each run of rows."""
     places: dict[Any, int] = {}
     order = [places.setdefault(one, len(places)) for one in values]
     sizes, start = dict.fromkeys(places, 0), 0
@@ -207,7 +206,7 @@ def _gather(batch: pa.RecordBatch, ends: pa.Array, values: Sequence[Any]) -> Ite
 
 
 def _spread(ends: pa.Array, code: str, values: Iterable[int]) -> pa.Array:
-    """Each of these whole numbers up to where its run ends."""
+    """Return an array that repeats each value up to the end of its run."""
     kept = array(code, values)
     one = pa.Array.from_buffers({"i": pa.int32(), "q": pa.int64()}[code], len(kept), [None, pa.py_buffer(kept)])
     kind, rows = pa.run_end_encoded(ends.type, one.type), ends[-1].as_py() if len(ends) else 0
@@ -251,7 +250,7 @@ class _File:
             self._writer = ParquetWriter(files, self._path, schema, metadata, **spark, **kept)
 
     def write(self, rows: pa.Table) -> None:
-        """Writes a row group."""
+        """Write a row group."""
         with _as_environment():
             self._writer.write(rows, len(rows))
 
@@ -266,10 +265,10 @@ class _File:
 
 
 class Repeated:
-    """The columns that a dictionary makes smaller, as Parquet for Java decides after a first page. Without that Arrow looks
-    up each value of each row group until a dictionary has 1 MB: two fifths of what a task's Python takes, where few values
-    come again. It is decided once a task, or for each file while those are small. Where something is nested, all have
-    one."""
+    """Chooses the columns that a dictionary makes smaller, as Parquet for Java does after a first page. Otherwise Arrow
+    would look up each value of a row group until the dictionary has 1 MB: two fifths of the time of a task's Python, if few
+    values repeat. The choice is made once a task, or for each file while files are small. With a nested column, all columns
+    have a dictionary."""
 
     def __init__(self) -> None:
         self.chosen: bool | list[str] | None = None
@@ -304,12 +303,12 @@ def _repeat(text: str, count: int) -> pa.DictionaryArray:
 
 
 def _hold(data: bytes, kind: pa.DataType) -> pa.Array:
-    """One value. `pa.array` would import pandas, which takes each new Python of Spark's 0.3 CPU seconds of 0.7."""
+    """Return an array of one value. `pa.array` would import pandas: 0.3 of the 0.7 CPU seconds of a new Python."""
     ends = pa.py_buffer(struct.pack("=ii", 0, len(data)))
     return pa.Array.from_buffers(kind, 1, [None, ends, pa.py_buffer(data)])
 
 
 def read_said(said: bytes) -> dict[str, Any]:
-    """`path` in the store, `partition`, `size`, `modified` in ms, and the Parquet `footer` of a file."""
+    """Return a file's report: `path` in the store, `partition`, `size`, `modified` in ms, and the Parquet `footer`."""
     found: dict[str, Any] = json.loads(said)
     return {**found, "footer": bytes.fromhex(found["footer"])}

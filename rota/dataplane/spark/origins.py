@@ -13,11 +13,11 @@ above the frame, unless they work within each partition and offset:
 - a join, an intersect or an except of the frame with itself: unless both sides must have equal values in both columns;
 - a subquery over the frame, such as EXISTS, IN or a scalar: always.
 
-Any step that passes rows on may be between (a filter, a join, an explode, a union), another name and back, `fillna`, a cast
-to the type that the column has, and groups by both columns. An expression that makes either column is refused before Spark
-reads a row. Where the plan does not show the origin, rows are counted: a function that makes whole rows (mapInPandas,
-applyInPandas), rows from this process (createDataFrame, a checkpoint), the field of a struct. Each partition and offset must
-then have as many rows as records.
+Any other step that passes rows on is allowed (a filter, a join, an explode, a union). So are a rename and back, `fillna`, a
+cast to the same type, and groups by both columns. An expression that makes either column is refused before Spark reads a
+row. Where the plan does not show the origin, rows are counted: a function that makes whole rows (mapInPandas,
+applyInPandas), rows from this process (createDataFrame, a checkpoint), the field of a struct. Each partition and offset
+must then have as many rows as records.
 
 Not noticed: a function that exchanges rows between files, so that each file has as many rows as before.
 """
@@ -66,7 +66,7 @@ KEY = re.compile(r"[\[ ]([^\[\],# ]*)#(\d+)L?(?=[,\]])")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A step of a plan, and those that feed it."""
+    """A step of a plan, and the steps that feed it."""
 
     text: str
     inputs: "list[Step]" = field(default_factory=list)
@@ -85,7 +85,7 @@ class Step:
         return any(one.mentions(name, number) for one in self.inputs)
 
     def is_by(self, number: str) -> bool:
-        """Whether a step that passes the column of this number on keeps its values apart."""
+        """Whether the step passes the column of this number on and never combines rows with different values of it."""
         return self.kind in ("Aggregate", "Distinct") or any(key[1] == number for key in self.read_keys())
 
     def read_keys(self) -> list[tuple[str, str]]:
@@ -97,7 +97,7 @@ class Step:
         return KEY.findall(" ".join(kept.get(self.kind, [self.text])))
 
     def walk(self) -> "Iterator[Step]":
-        """This step and all below it."""
+        """Yield this step and all steps below it."""
         yield self
         for one in self.inputs:
             yield from one.walk()
@@ -111,7 +111,7 @@ class NotShownError(Exception):
 class Trace:
     """The way of one column from the frame with the alias `mark` to the result.
 
-    `places`: where the plan reads the frame for it. `apart`: the steps on the way that keep its values apart.
+    `places`: where the plan reads the frame for it. `apart`: the steps on the way that keep the column's values apart.
     """
 
     mark: str
@@ -217,8 +217,8 @@ class _Meeting:
             self._ours |= more
 
     def refuse(self, kinds: "Mapping[str, str]", apart: set[int]) -> None:
-        """Raises BadTransform for the first step of these kinds over the frame, and for the first in which the frame meets
-        itself; not for one that keeps both columns `apart`, or works within each partition and offset."""
+        """Raise BadTransform for the first step of these kinds over the frame, or in which the frame meets itself. A step
+        is allowed if it keeps both columns `apart`, or works within each partition and offset."""
         for at, (_, step) in enumerate(self._steps):
             inputs, subqueries = (sum(map(self._holds_ours, of)) for of in self._branch(at))
             what = ""
@@ -236,8 +236,8 @@ class _Meeting:
                 )
 
     def _branch(self, at: int) -> "tuple[list[list[Step]], list[list[Step]]]":
-        """The steps of each input of a step, and of each of its subqueries, whose plans are two deeper than the step and
-        come first."""
+        """Return the steps of each input of a step, and of each of its subqueries. The plan of a subquery is two levels
+        deeper than the step, and comes before the inputs."""
         depth = self._steps[at][0]
         inputs: list[list[Step]] = []
         subqueries: list[list[Step]] = []
@@ -273,8 +273,8 @@ class _Meeting:
         return any(one in found[OFFSET] for one in found[PARTITION])
 
     def _read_pairs(self, step: Step) -> "list[tuple[tuple[Step, str, str], ...]]":
-        """The columns, each with the input that it is from, whose values are the same in all rows that meet in the step.
-        Raises NotShownError."""
+        """Return the columns whose values are the same in all rows that meet in the step, each with its input. Raises
+        NotShownError."""
         if step.kind == "Join" and ALL_OF.fullmatch(step.text):
             one, other = step.inputs
             found = [((a, its), (b, number)) for a, its, b, number in EQUAL.findall(step.text)]
@@ -288,7 +288,7 @@ class _Meeting:
         raise NotShownError
 
     def _reach(self, column: str, step: Step, name: str, number: str) -> frozenset[tuple[int, ...]]:
-        """The places in the frame of which the column of this number is this one; none where the plan shows none."""
+        """Return the places where the column of this number is that `column` of the frame; none if the plan shows none."""
         trace = Trace(self._mark, column, self._named)
         try:
             trace.follow(step, name, number)
@@ -350,7 +350,7 @@ def _read_tree(lines: "list[str]") -> "Iterator[tuple[int, Step]]":
 
 
 def _read_columns(step: Step) -> list[tuple[str, str]]:
-    """The names and numbers of the columns that a step gives, in order. Raises NotShownError."""
+    """Return the names and numbers of the columns that a step outputs, in order. Raises NotShownError."""
     if step.kind in SAME_COLUMNS:
         return _read_columns(_only(step.inputs))
     if step.kind == "Union":

@@ -15,7 +15,7 @@ from typing import Any
 
 from rota.dataplane.spark.words import CALL_SITE, FRAME, UNRESOLVED_NAMES
 
-MAX_LINES = 3  # a column that more lines name has no place: a list of all of them helps as little
+MAX_LINES = 3  # a column that more lines name gets no place: a long list does not help
 
 
 def find_place(error: BaseException, module: ModuleType | None) -> str:
@@ -43,34 +43,34 @@ def find_place(error: BaseException, module: ModuleType | None) -> str:
 
 
 def _list_frames_of_functions(error: BaseException) -> list[tuple[str, int]]:
-    """The frames of a Python function that failed in an executor, outermost first."""
+    """Return the frames of a Python function that failed in an executor, outermost first."""
     return [(path, int(line)) for path, line in FRAME.findall(str(error))]
 
 
 def _list_frames(error: BaseException) -> list[tuple[str, int]]:
-    """The frames of this process, outermost first."""
+    """Return the frames of this process, outermost first."""
     return [(one.filename, one.lineno or 0) for one in traceback.extract_tb(error.__traceback__)]
 
 
 def _list_call_sites(error: BaseException) -> list[tuple[str, int]]:
-    """Where the failed expression was built. Spark raises only when the plan is analyzed or run, far from that line."""
+    """Return where the failed expression was built. Spark raises when the plan is analyzed or run, far from there."""
     found = CALL_SITE.findall("\n".join(one.callSite() for one in _ask(error, "getQueryContext") if _is_python(one)))
     return [(path, int(line)) for path, line in reversed(found)]
 
 
 def _is_python(context: object) -> bool:
-    """Whether the context has a call site: one of a text of SQL has none, and raises."""
+    """Whether the context has a call site. The context of a text of SQL has none: its `callSite` raises."""
     return getattr(getattr(context, "contextType", lambda: None)(), "name", "") == "DataFrame"
 
 
 def _ask(error: BaseException, method: str) -> Any:
-    """What the method of an error of Spark returns; nothing for an error of another kind."""
+    """Return what the method of a Spark error returns; nothing for an error without the method."""
     ask = getattr(error, method, None)
     return (ask() if ask else None) or []
 
 
 def _find_naming_lines(error: BaseException, file: Path) -> Iterator[int]:
-    """The lines of the file that name the column that Spark does not resolve."""
+    """Yield the lines of the file that name the column that Spark does not resolve."""
     facts = dict(_ask(error, "getMessageParameters"))
     name = next((facts[one] for one in UNRESOLVED_NAMES if one in facts), "").strip("`\"'").split(".")[-1].strip("`\"'")
     if not name:

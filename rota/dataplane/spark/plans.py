@@ -1,18 +1,18 @@
-"""What Spark's plan of a result says of the rows that go through it.
+"""Derive from Spark's plan of a result how rows pass through it.
 
-Law: what a function here affirms is so for every input. What it does not know, it denies. It reads the plan that Spark's own
-analyzer and optimizer made, so that a function that makes several rows of one, or one of several, stands there as a step of
-its own (Generate, Aggregate, Window), also where the transform has it as text.
+Law: an answer that saves work is right for every input; in doubt, a function returns the other answer (`calls_python`:
+True). Each function reads the plan of Spark's analyzer and optimizer. There, a function that makes several rows of one, or
+one of several, is a step of its own (Generate, Aggregate, Window), also if the transform writes it as text.
 
-A plan is the text that `DataFrame.explain(mode="extended")` prints: a step a line, each below the one that it feeds. Nothing
-in it quotes the texts of a transform, which may have lines of their own, also such as look like a step. So the result is
-explained below `DEPTH` steps of ours: a step of it stands behind as many levels, and any other line is the rest of the one
-above it.
+A plan is the text that `DataFrame.explain(mode="extended")` prints: a step a line, each below the step that it feeds. Spark
+does not escape the texts of a transform: a text may have several lines, and a line may resemble a step. So `explain` adds
+`DEPTH` steps above the result. A line is a step of the result only if it is indented by that many levels; any other line
+continues the line above it.
 
-The text was seen on Spark 4.3; `tests/dataplane/test_plans.py` fails where it is another. What it saves: a job that copies
-2,000,000 rows of Parquet and adds a column takes 0.72 CPU seconds, and 0.98 where each row is observed (1,000,000 without a
-transform: 1 to 6 %); a job whose counts nobody could trust would read its text once more; 10,000,000 rows of a bucket that
-go row by row take 3.0, and 3.9 where each row is looked up. It goes where that is less than a tenth of a job.
+The format is that of Spark 4.3; `tests/dataplane/test_plans.py` fails if it changes. Savings: a job that copies 2,000,000
+rows of Parquet and adds a column takes 0.72 CPU seconds, and 0.98 if each row is observed (1,000,000 without a transform: 1
+to 6 % less). A job without reliable counts reads its text twice. 10,000,000 rows of a bucket that go row by row take 3.0
+CPU seconds, and 3.9 if each row is looked up. Remove an answer that saves less than a tenth of a job.
 """
 
 import re
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 ANALYZED, OPTIMIZED, PHYSICAL = (
     f"== {name} Plan ==\n" for name in ("Analyzed Logical", "Optimized Logical", "Physical")
 )
-TOP, DEPTH = "SubqueryAlias rota_top", 12  # our steps above the result, and how many of them
-STEP = re.compile(rf"(?:[ :]  ){{{DEPTH - 1},}}[:+]- \w")  # how a step of the result begins below them
-ONE_FOR_ONE = re.compile(r"\s*(?:\+- )?(?:Project \[|SubqueryAlias )")  # the only input of the step above, or the first
+TOP, DEPTH = "SubqueryAlias rota_top", 12  # the steps that are added above the result, and their number
+STEP = re.compile(rf"(?:[ :]  ){{{DEPTH - 1},}}[:+]- \w")  # the beginning of a step of the result below them
+ONE_FOR_ONE = re.compile(r"\s*(?:\+- )?(?:Project \[|SubqueryAlias )")  # the only input of the step above, or the top
 TO_THE_END = re.compile(
     r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|Generate|BatchEvalPython|ArrowEvalPython) "
 )  # steps that read their input to its end, once
 ROW_BY_ROW = re.compile(
     r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|SubqueryAlias) "
-)  # steps that give a row before they take the next
-MADE = re.compile(r"MapInArrow read_topic\(.*\n[\s:+-]*Range .*")  # a source's own function, which makes what is read
+)  # steps that output a row before they read the next
+MADE = re.compile(r"MapInArrow read_topic\(.*\n[\s:+-]*Range .*")  # a source's own function, which reads the records
 PYTHON = re.compile(r"Python|Pandas|Arrow")
 
 
 def explain(result: "DataFrame") -> str:
-    """The plan of a result. Nothing is computed."""
+    """Return the plan of a result. Nothing is computed."""
     for _ in range(DEPTH):
         result = result.alias(TOP.split()[1])
     if explained := getattr(result, "_explain_string", None):
@@ -50,7 +50,7 @@ def explain(result: "DataFrame") -> str:
 
 
 def read_steps(plan: str) -> list[str]:
-    """The steps of the analyzed plan of a result, a line each; empty where there is none."""
+    """Return the steps of the analyzed plan of a result, a line each; empty if there is none."""
     lines = plan.partition(ANALYZED)[2].partition(f"\n\n{OPTIMIZED}")[0].split("\n")
     below = lines[lines.index(TOP) + 1 :] if TOP in lines else []  # before it are the names of the columns
     steps: list[str] = []
@@ -63,7 +63,7 @@ def read_steps(plan: str) -> list[str]:
 
 
 def keeps_each_row(plan: str, mark: str) -> bool:
-    """Whether the result has one row for each row of the frame with the alias `mark`, which is no other's, and no more."""
+    """Whether the result has exactly one row for each row of the frame that alone has the alias `mark`."""
     steps = read_steps(plan)
     above = list(takewhile(lambda step: not re.fullmatch(rf"\s*(?:\+- )?SubqueryAlias {mark}", step), steps))
     return len(above) < len(steps) and all(map(ONE_FOR_ONE.match, above))
@@ -76,9 +76,9 @@ def calls_python(plan: str) -> bool:
 
 
 def goes_row_by_row(plan: str) -> bool:
-    """Whether each row of the result is there while the record of which it was made is the last one read of its relation:
-    what Spark says of that moment (`input_file_name`) is said of the row. Nothing is kept, sorted or sent elsewhere, and
-    Spark does not refuse to say it, as it does of several relations, also where it drops the others later."""
+    """Whether Spark outputs each row of the result before it reads the next record: then `input_file_name` is the file of
+    the row. No step may keep, sort or exchange rows. Of several relations Spark refuses `input_file_name`, even if the
+    optimizer drops the others, so the result must read one."""
     return all(_has_one_relation(of, ROW_BY_ROW) for of in (read_steps(plan), _take_optimized(plan).splitlines()))
 
 

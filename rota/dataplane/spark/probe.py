@@ -1,8 +1,8 @@
-"""Whether a Spark Connect server answers, found without Spark: by the words with which any gRPC connection begins.
+"""Check without Spark whether a Spark Connect server answers: by the bytes with which any gRPC connection begins.
 
 Law: a process that is stopped, or collects garbage without end, does not answer, although the kernel accepts connections
-in its name; one that is merely busy does (measured with both cores taken: within 12 ms). What hangs inside Spark while
-its server still speaks is not seen here.
+for it. A process that is merely busy answers (measured with both cores taken: within 12 ms). The probe does not notice a
+Spark that hangs inside while its server still answers.
 """
 
 import socket
@@ -13,9 +13,8 @@ HEADER, SETTINGS = 9, 4  # bytes before a frame's payload, the fourth is its typ
 
 
 def explain_silence(endpoint: str, timeout: float) -> str:
-    """Why nobody answers at `sc://host:port` within `timeout` seconds; empty if somebody does.
-
-    Of an encrypted one it is only known that somebody accepts."""
+    """Return why no server answers at `sc://host:port` within `timeout` seconds; empty if one answers. An encrypted server
+    counts as answering once it accepts the connection."""
     place, _, parameters = endpoint.removeprefix("sc://").partition("/")
     host, _, port = place.rpartition(":")
     try:

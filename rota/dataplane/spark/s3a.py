@@ -1,8 +1,8 @@
-"""The jars with which Spark reads `s3a://`: Hadoop's own client, and of Amazon's SDK the modules that it needs.
+"""Fetch the jars with which Spark reads `s3a://`: Hadoop's client, and the modules of Amazon's SDK that the client needs.
 
-Law: each version is pinned, and Spark's own Ivy finds them, in the registry that it is set to. They are 49 jars of 18 MB;
-the SDK as one bundle, as Hadoop names it, is 686 MB. What Spark has itself (netty, slf4j, Hadoop) is left out or older, and
-Spark's is taken: it loads its own classes first.
+Law: each version is pinned, and Spark's own Ivy fetches the jars from the registry in its settings. The 49 jars have 18 MB.
+Hadoop depends on the SDK as one bundle, which has 686 MB. Libraries that Spark has itself (netty, slf4j, Hadoop) are left
+out or older: Spark loads its own classes first.
 """
 
 import os
@@ -32,11 +32,11 @@ LEFT_OUT = (
     "org.slf4j:slf4j-api",
     "commons-logging:commons-logging",
 )
-WAITING = 900.0  # seconds for all of them
+WAITING = 900.0  # seconds for all jars
 
 
 def fetch_jars() -> tuple[Path, ...]:
-    """Fetches the jars for the Sparks of this installation, and returns them. Raises EnvironmentFailed."""
+    """Fetch the jars for the Sparks of this installation, and return them. Raises EnvironmentFailed."""
     find_java()
     folder = locate_jars()
     try:
@@ -51,7 +51,7 @@ def fetch_jars() -> tuple[Path, ...]:
 
 
 def _resolve(scratch: Path) -> Path:
-    """The folder with the jars, from a Spark that runs an empty program."""
+    """Let a Spark with an empty program fetch the jars, and return their folder."""
     program = scratch / "nothing.py"
     program.touch()
     conf = {"spark.jars.ivy": str(scratch), "spark.ui.enabled": "false"}

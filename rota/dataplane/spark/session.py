@@ -1,10 +1,9 @@
-"""A Spark session made fit for a run: a dead server is an error in seconds, and every worker writes the same bytes.
+"""Prepare a Spark session for a run: a dead server is an error in seconds, and every worker writes the same bytes.
 
-Laws: a thin client gives up about three seconds after its server died (Spark's own policy waits ten minutes), and by the
-client's own keepalive some minutes after one fell silent that nobody kills (measured: 143 s);
-time zone and timestamp format do not depend on the machine; a user's modules travel by value, because the server was
-started elsewhere and cannot import them. A run leaves no process behind: Python functions of all runs of the same code
-run in the same processes of a server.
+Laws: a Spark Connect client raises about three seconds after its server died (Spark's own policy waits ten minutes). If a
+server falls silent and is not killed, the client's keepalive raises after some minutes (measured: 143 s). Time zone and
+timestamp format do not depend on the machine. A user's modules are sent by value, since the server was started elsewhere
+and cannot import them. A run leaves no process behind: all runs of the same code share a server's Python processes.
 """
 
 import os
@@ -41,16 +40,16 @@ SETTINGS = {
     "spark.sql.optimizer.mapLookupHashThreshold": "0",  # `files/listed.py` looks each row's object up in a literal
     # Above a filter Spark derives constraints in quadratic time: 3,000 columns took minutes. A table uses none of them.
     "spark.sql.constraintPropagation.enabled": "false",
-    "spark.sql.debug.maxToStringFields": "100000",  # a plan that is read names every column
+    "spark.sql.debug.maxToStringFields": "100000",  # `plans` reads every column
 }
 ISOLATION = "spark.sql.artifact.isolation.enabled"
-# Sessions share processes of Python where these are equal: of functions by Arrow, and of other ones.
+# Sessions with equal values share processes of Python: for functions by Arrow, and for other functions.
 BUFFERS = ("spark.sql.execution.pandas.udf.buffer.size", "spark.sql.execution.python.udf.buffer.size")
-BUFFER = 65_536  # bytes, Spark's own; up to 16 times as many took as long
+BUFFER = 65_536  # bytes, Spark's default; up to 16 times as many take no longer
 
 
 def open_session(endpoint: str | None) -> "SparkSession":
-    """A session of the Spark Connect server at `endpoint`, or of this process if it is None. Raises EnvironmentFailed."""
+    """Return a session of the Spark Connect server at `endpoint`; None: of this process. Raises EnvironmentFailed."""
     from pyspark.sql import SparkSession
 
     if endpoint:
@@ -58,13 +57,13 @@ def open_session(endpoint: str | None) -> "SparkSession":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else its tasks take the system's python3
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-    spark.sparkContext.setLogLevel("FATAL")  # a failed job is told in one line by whoever asked for it
+    spark.sparkContext.setLogLevel("FATAL")  # the caller reports a failed job in one line
     return spark
 
 
 @contextmanager
 def keep_session() -> "Iterator[Connect]":
-    """Give what opens one session for all jobs of a command; the session ends with the context, before its Spark does.
+    """Yield a function that opens one session for all jobs of a command. The session ends before its Spark does.
 
     PySpark's own logs of a failed query, 20 kB of JSON each, are off: the command reports the failure in one line.
     """
@@ -88,15 +87,15 @@ def keep_session() -> "Iterator[Connect]":
 
 
 def share_python(spark: "SparkSession") -> "SparkSession":
-    """The active session from now on: a client like this one, which ends. Its Python functions run in the processes that all
-    such sessions of a server share. Raises EnvironmentFailed.
+    """Return a copy of the session, as the active one, and end the session. Python functions of all such copies run in the
+    same processes of a server. Raises EnvironmentFailed.
 
-    Else Spark starts a Python for each session, and keeps it when the session has ended (SPARK-54055): 37 MB and a thread of
-    the server for each run, and 0.8 s of its first batch. It is decided as a session begins, by a setting that the server's
-    main class gives each new one: so a copy is asked for. What `addArtifacts` sends is shared, too.
+    Otherwise Spark starts a Python for each session, and keeps it after the session's end (SPARK-54055): 37 MB and a thread
+    of the server for each run, and 0.8 s of its first batch. The setting is fixed when a session begins, and the server
+    sets it for new sessions: only a copy has another value. Files of `addArtifacts` are shared, too.
 
-    A process of Python keeps what it imported, for as long as it has work. So only sessions of the same code share: the size
-    of a buffer, which is part of what a process is asked for by, says which code that is.
+    A Python process keeps its imports while it has work, so only sessions of the same code may share it. Spark shares a
+    process among sessions with equal buffer sizes: the size encodes the code (`mark_code`).
     """
     with _in_time(spark):
         for name, value in {ISOLATION: "false", **dict.fromkeys(BUFFERS, f"{BUFFER + 16 * mark_code()}")}.items():
@@ -107,9 +106,9 @@ def share_python(spark: "SparkSession") -> "SparkSession":
 
 
 def mark_code() -> int:
-    """A number of 16 bits for the code that this process has loaded and Python on the other side imports by itself: modules
-    outside Python's own folders and rota's that do not travel, and what is installed there. Another number, most likely,
-    once any of it changed."""
+    """Return a 16-bit checksum of the code that Python on the other side imports by itself: loaded modules that are not
+    sent by value and are outside the folders of Python and of rota, and the folders of installed packages. If any of them
+    changes, the checksum changes, most likely."""
     from pyspark.cloudpickle.cloudpickle import list_registry_pickle_by_value
 
     installed = sorted({*site.getsitepackages(), site.getusersitepackages()})
@@ -122,32 +121,32 @@ def mark_code() -> int:
 
 
 def _locate(module: ModuleType) -> str:
-    """Its file; empty where it has none. It is not asked for: some modules import others as they are asked."""
+    """Return a module's file; empty if it has none. An attribute access would make some modules import others."""
     file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
     return file if isinstance(file, str) else ""
 
 
 def _stat(path: str) -> tuple[str, int, int]:
-    """The path, when it was changed, and how long it is."""
+    """Return the path, its modification time and its size."""
     try:
         found = os.stat(path)
-    except OSError:  # of an archive, say
+    except OSError:  # such as a file within an archive
         return path, 0, 0
     return path, found.st_mtime_ns, found.st_size
 
 
 def make_active(spark: "SparkSession") -> "SparkSession":
-    """Makes the client the active session of this thread, and returns it. PySpark keeps the first one as that: a transform
-    would ask a server that may be gone by now. Once it is stopped PySpark goes back to the first."""
+    """Make the client the active session of this thread, and return it. PySpark would keep the first session, whose server
+    may be gone by now. Once the client is stopped, PySpark returns to the first session."""
     kind: Any = type(spark)
-    kind._set_default_and_active_session(spark)  # where there is none
+    kind._set_default_and_active_session(spark)  # sets both if there is none
     kind._active_session.session = spark
     return spark
 
 
 @contextmanager
 def _in_time(spark: "SparkSession") -> Iterator[None]:
-    """What this session is asked is answered within seconds, or fails as EnvironmentFailed."""
+    """Let each call of this session return within seconds, or raise EnvironmentFailed."""
     from pyspark.errors import PySparkException
 
     if is_remote(spark):
@@ -164,8 +163,8 @@ def _in_time(spark: "SparkSession") -> Iterator[None]:
 
 
 def join_session(connect: "Connect", endpoint: str | None, module: ModuleType | None) -> "SparkSession":
-    """The session that `connect` gives, fit for a run. Raises EnvironmentFailed at once where nobody answers: a client
-    that sends its settings first would try for ten minutes."""
+    """Return a session of `connect` that is fit for a run. Raises EnvironmentFailed at once if no server answers: a new
+    client would retry its first call for ten minutes."""
     if endpoint and (why := explain_silence(endpoint, PATIENCE)):
         raise EnvironmentFailed(f"No Spark answers at {endpoint} ({why}). Is the worker alive? See `rota status`")
     from pyspark.errors import PySparkException
@@ -184,7 +183,7 @@ def join_session(connect: "Connect", endpoint: str | None, module: ModuleType | 
 
 
 def fit_session(spark: "SparkSession") -> "SparkSession":
-    """The session with what a run needs. Raises EnvironmentFailed within seconds."""
+    """Return the session with the settings that a run needs. Raises EnvironmentFailed within seconds."""
     if is_remote(spark):
         make_active(spark)
     with _in_time(spark):
@@ -194,12 +193,12 @@ def fit_session(spark: "SparkSession") -> "SparkSession":
 
 
 def is_remote(spark: "SparkSession") -> bool:
-    """Whether the session is a thin client of a server."""
+    """Whether the session is a Spark Connect client."""
     return "connect" in type(spark).__module__
 
 
 def send_by_value(module: ModuleType) -> None:
-    """Sends functions of `module`, and of loaded modules that lie in its folder, as code instead of by name."""
+    """Send functions of `module`, and of loaded modules in its folder, as code instead of by name."""
     from pyspark import cloudpickle
 
     file = _locate(module)
@@ -210,7 +209,7 @@ def send_by_value(module: ModuleType) -> None:
 
 
 def take_first_line(error: BaseException) -> str:
-    """What an error of Spark says, without its stack; of gRPC's its details, or its status."""
+    """Return the message of a Spark error without its stack; of an error of gRPC, its details or its status."""
     text = str(error).strip() or type(error).__name__
     if said := RPC.search(text):
         text = said[2] or said[1]

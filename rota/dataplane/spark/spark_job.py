@@ -35,8 +35,8 @@ class SparkJob:
         whole: bool = False,
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
-        """See `Job.run`. Ranges that are written as a whole have the deadline as often as a run would need batches for the
-        longest of them."""
+        """See `Job.run`. Ranges that are written as a whole get one deadline for each batch that a run would need for the
+        longest range."""
         spark = join_session(self.connect, endpoint, self.pipeline.module)
         deadline = self.pipeline.deadline * (max(map(self._count_batches, jobs), default=1) if whole else 1)
         search = Bisection(
@@ -45,7 +45,7 @@ class SparkJob:
         yield from search.run(*jobs, still=recheck)
 
     def _count_batches(self, ranges: Ranges) -> int:
-        """How many batches a run would make of the longest range, if all were as long as the first."""
+        """Return how many batches a run would need for the longest range, if all were as long as the first."""
         starts, ends = ({p: r[at] for p, r in ranges.items()} for at in (0, 1))
         first = {p: r for job in self.source.plan_jobs(starts, ends) for p, r in job.items()}
         return max((ceil((ends[p] - start) / (end - start)) for p, (start, end) in first.items()), default=1)

@@ -1,12 +1,11 @@
 """A worker's own Spark: a Spark Connect server as a child process.
 
-Laws: the server is in its parent's process group, so killing the group kills both, and it dies with its parent even
-when that is killed alone. It does not hear Ctrl-C, which reaches the whole group: a worker that leaves ends its Spark last.
-It is `ready` only while its process lives and answers, `silent` once it lived without an answer for a while, `stuck` once a
-task that was ended goes on all the same. On a cluster it `has_executors` once one did a task, and as long as one is
-connected. It never outlives `stop`. It answers nobody without its token (`token`), and what it is told stands in a file of
-its user's and in no argument list. The user's options for Java come after ours, and win. Nothing here imports pyspark: the
-process that owns a server stays light.
+Laws: the server is in its parent's process group, so killing the group kills both. It also dies if only its parent is
+killed. It ignores Ctrl-C, which reaches the whole group: a worker that leaves ends its Spark last. It is `ready` while its
+process lives and answers, `silent` after some seconds without an answer, and `stuck` if a killed task continues. On a
+cluster it `has_executors` once an executor did a task, and as long as one is connected. It never outlives `stop`. It
+answers no client without its token (`token`). Its settings are in a file of its user's, in no argument list. The user's
+options for Java follow rota's, and win. This module does not import pyspark: the process that owns a server stays light.
 """
 
 import contextlib
@@ -42,26 +41,25 @@ ARCHIVE = "spark"
 JARS = "spark.jars"
 CORES = "spark.cores.max"
 MEMORY = "spark.driver.memory"
-# Java's best compiler is kept for what runs for each record, at ten times its usual thresholds. With it a million records of
-# JSON cost 4 CPU seconds, without it 10; start and 30 small batches 22, without it 16, and at the usual thresholds 31.
+# At ten times its usual thresholds, Java's best compiler compiles only code that runs for each record. A million records of
+# JSON cost 4 CPU seconds, without it 10. Start and 30 small batches cost 22, without it 16, at the usual thresholds 31.
 TIERS = {"Invocation": 50_000, "MinInvocation": 6_000, "Compile": 150_000, "BackEdge": 400_000}
-# One thread that collects takes 30 % less memory than Java's own choice, and 20 % less of a processor for a million records:
-# on two cores, with 1 GB. All others wait for it, the more cores there are, and the longer the greater the heap. There Java
-# chooses.
+# On two cores with 1 GB, a collector of one thread takes 30 % less memory than Java's own choice, and 20 % less CPU for a
+# million records. All other threads wait while it collects. With more cores or a larger heap, Java chooses the collector.
 FEW_CORES, SMALL_HEAP = 2, 2_048  # MB
 COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")  # Java does not start with two
 LASTING = (*(f"-XX:Tier4{name}Threshold={count}" for name, count in TIERS.items()), "-XX:-UsePerfData")
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
-LOOK = 2.0  # seconds between two looks at who is connected: each reads all open files of the server
-QUESTIONS = 6  # asked in that time, and all of them unanswered
-PATIENCE = 1.0  # seconds for one answer
+LOOK = 2.0  # seconds between two counts of executors: each reads all open files of the server
+QUESTIONS = 6  # probes in `SILENCE` seconds, all without an answer
+PATIENCE = 1.0  # seconds for the answer to one probe
 ENDED = {
-    # What a client that died left running ends half a minute later. Spark's own: 2 m + 5 m + 30 s, in which its tasks hold
-    # their slots. A client comes back to its query each time a stream of answers ends, and after a fault for some 3 s.
+    # The query of a client that died ends half a minute later. Spark's default is 2 m + 5 m + 30 s; until then tasks hold
+    # their slots. A client reconnects to its query when a stream of answers ends, and for some 3 s after a fault.
     "spark.connect.execute.reattachable.senderMaxStreamDuration": "10s",
     "spark.connect.execute.manager.detachedTimeout": "15s",
     "spark.connect.execute.manager.maintenanceInterval": "5s",
-    # A task that was ended and goes on: on a cluster its executor is ended; here Spark only says so, see `stuck`.
+    # If a killed task continues, a cluster ends its executor; a local Spark only logs the task, see `stuck`.
     "spark.task.reaper.enabled": "true",
     "spark.task.reaper.threadDump": "false",
     "spark.task.reaper.killTimeout": "120s",
@@ -70,15 +68,15 @@ ENDED = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What the user may choose of a worker's Spark: the master URL and Spark's own settings."""
+    """The settings of a worker's Spark that the user may choose: the master URL and Spark's own settings."""
 
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
-    archive: tuple[str, ...] = field(default_factory=lambda: use_archive(ARCHIVE))  # Java's options about it
+    archive: tuple[str, ...] = field(default_factory=lambda: use_archive(ARCHIVE))  # Java's options for its archive
 
     def complete(self, port: int, scratch: Path) -> dict[str, str]:
-        """Every setting of the server: ours, overridden by the user's. To their jars come those that read `s3a://`, and ours
-        for Java come before theirs."""
+        """Return all settings of the server: rota's, overridden by the user's. The jars for `s3a://` are added to the
+        user's; rota's options for Java precede the user's."""
         told = {
             ADDRESS: "127.0.0.1",
             PORT: str(port),
@@ -97,7 +95,8 @@ class SparkSettings:
         return told | ({JARS: ",".join(filter(None, jars))} if any(jars) else {})
 
     def _choose_collector(self, memory: str) -> tuple[str, ...]:
-        """Java's option for it; none where the user gives one, or Java shall choose. On a cluster others do the work."""
+        """Return Java's option for the collector; none if the user sets one or Java chooses. A cluster's server counts as
+        one core."""
         asked, there = re.match(r"local\[(\d+|[*])", self.master), os.cpu_count() or 1
         cores = 1 if not asked else there if asked[1] == "*" else min(int(asked[1]), there)
         heap = re.fullmatch(r"(\d+)(?:m|(g))?b?", memory.strip().lower())
@@ -109,7 +108,7 @@ class SparkSettings:
         )
 
     def explain_greed(self) -> str:
-        """What to say of an application that leaves none of its standalone cluster to others; empty of another one."""
+        """Return the warning for an application that takes all cores of its standalone cluster; empty for any other."""
         if not self.master.startswith("spark://") or CORES in self.conf:
             return ""
         return (
@@ -137,19 +136,18 @@ class SparkServer:
         self.name, self.settings, self.silence, self._clock = name, settings, silence, clock
         self.scratch, self._lock = _scratch(name, scratch)
         self.log = self.scratch / "spark.log"
-        self._began = self._read = 0  # bytes of the log: when it was started, and by now
-        self._missed, self._ask_at = 0, 0.0  # questions in a row without answer; when the next is due
+        self._began = self._read = 0  # bytes of the log: at the start of the server, and read by now
+        self._missed, self._ask_at = 0, 0.0  # failed probes in a row; when the next is due
         self._process: subprocess.Popen[bytes] | None = None
         self._address: tuple[str, int] | None = None
         self._driver_port = 0  # where executors are connected, on a cluster
         self._trial: subprocess.Popen[bytes] | None = None
         self._tried = False  # whether an executor has ever done a task
-        self._executors, self._count_at = False, 0.0  # whether there were some at the last look; when the next is due
+        self._executors, self._count_at = False, 0.0  # whether there were some at the last count; when the next is due
 
     def start(self) -> int:
-        """Start a server that is not running; returns its pid at once. It is `ready` some seconds later.
-
-        A server started again has its former address, so that what was advertised holds."""
+        """Start a server that is not running, and return its pid at once. It is `ready` some seconds later. A restarted
+        server keeps its address, so that the advertised address stays valid."""
         port = self._address[1] if self._address is not None else free_port()
         conf = self.settings.complete(port, self.scratch)
         if not self._local():
@@ -170,14 +168,14 @@ class SparkServer:
 
     @property
     def url(self) -> str:
-        """`sc://host:port` of the server last started; bound to every address, it is called by the machine's name."""
+        """`sc://host:port` of the server last started; the machine's name if it is bound to every address."""
         if self._address is None:
             raise EnvironmentFailed("The Spark server was not started. Call start() first")
         host, port = self._address
         return f"sc://{socket.getfqdn() if host == '0.0.0.0' else host}:{port}"
 
     def mapped(self) -> bool:
-        """Whether the server started from the archive of `rota prepare` (Linux tells)."""
+        """Whether the server started from the archive of `rota prepare` (on Linux)."""
         try:
             return str(locate_archive(ARCHIVE).resolve()) in Path(f"/proc/{self.pid}/maps").read_text()
         except OSError:
@@ -188,8 +186,8 @@ class SparkServer:
         return self.pid is not None and not explain_silence(self._near, PATIENCE)
 
     def has_executors(self) -> bool:
-        """Whether an executor did a task since this object was made, and one is connected now; to be called now and then
-        on a server that is `ready`. On a master `local[..]` the server works itself."""
+        """Whether an executor did a task since this object was made, and one is connected now. Call it regularly on a
+        server that is `ready`. With a master `local[..]` the server itself works."""
         if self._local():
             return True
         if (now := self._clock()) < self._count_at:
@@ -210,7 +208,7 @@ class SparkServer:
         return self._executors
 
     def _count_executors(self) -> int:
-        """How many connections to the driver's port there are: an executor keeps one at least. 1 where nobody can tell."""
+        """Count the connections to the driver's port: an executor keeps one at least. 1 if they cannot be listed."""
         try:
             found = psutil.Process(self.pid).net_connections("tcp")
         except psutil.Error:
@@ -219,14 +217,13 @@ class SparkServer:
 
     @property
     def _near(self) -> str:
-        """The address by which this machine calls the server last started."""
+        """The address at which this machine reaches the server last started."""
         host, port = self._address or ("", 0)
         return f"sc://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}"
 
     def silent(self) -> bool:
-        """Whether nobody answered for `silence` seconds; to be called now and then, it asks when it is time to.
-
-        Unanswered questions are counted, not seconds: who was stopped himself, together with his Spark, asked none."""
+        """Whether the server did not answer for `silence` seconds. Call it regularly; it probes the server when a probe is
+        due. It counts failed probes, not seconds: a worker that was suspended together with its Spark sent no probes."""
         if (now := self._clock()) < self._ask_at:
             return False
         self._ask_at = now + self.silence / QUESTIONS
@@ -234,8 +231,8 @@ class SparkServer:
         return self._missed >= QUESTIONS
 
     def stuck(self) -> str:
-        """What Spark says of a task that was ended and goes on, in new lines of its log: it holds a slot, and no other way
-        is known to get it back than to end the server. A task that nobody ended is none, however long it takes."""
+        """Return Spark's new log line about a killed task that continues. The task holds a slot, and only the end of the
+        server is known to free the slot. A task that was not killed is never stuck, however long it takes."""
         try:
             with self.log.open("rb") as log:
                 log.seek(self._read)
@@ -247,7 +244,7 @@ class SparkServer:
         return found[0].strip() if found else ""
 
     def kill(self) -> None:
-        """End the process without mercy; `start` brings another up."""
+        """Kill the process; `start` starts another."""
         self._end_trial()
         if self._process is not None:
             self._process.kill()
@@ -260,7 +257,7 @@ class SparkServer:
         self._trial = None
 
     def last_words(self) -> str:
-        """How the server ended; where nobody killed it, the last telling line that it wrote into its log since its start."""
+        """Return how the server ended: the signal, or else the last line with an error in its log since its start."""
         ended = self._process.poll() if self._process is not None else None
         if ended is not None and ended < 0:
             return f"it {explain_exit(ended)}"
@@ -274,7 +271,7 @@ class SparkServer:
         return (telling or [line for line in lines if line.strip()] or [""])[-1].strip()[:300]
 
     def stop(self, grace: float = 5.0) -> None:
-        """End the server: politely, then after `grace` seconds without mercy. Its scratch folder goes with it."""
+        """Terminate the server; kill it after `grace` seconds. Remove its scratch folder."""
         self._end_trial()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
@@ -289,7 +286,7 @@ class SparkServer:
         self._lock.close()
 
     def _command(self, conf: Mapping[str, str]) -> list[str]:
-        """Everybody may read an argument list (`ps`), and only this user the file of settings."""
+        """Return the command. Settings are in this user's file: any user can read an argument list (`ps`)."""
         file = self.scratch / "spark.properties"
         file.unlink(missing_ok=True)
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as lines:
@@ -315,12 +312,12 @@ class SparkServer:
 
 
 def _escaped(text: str) -> str:
-    """A key or a value as a file of Java properties has it."""
+    """Return a key or a value in the form of a file of Java properties."""
     return re.sub(r"[\\\s=:#!]", lambda m: {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(m[0], f"\\{m[0]}"), text)
 
 
 def _scratch(name: str, wanted: Path | None) -> tuple[Path, IO[bytes]]:
-    """A folder of this process, locked as long as it lives; those that killed workers of this name left are removed."""
+    """Return a folder that is locked while this process lives. Remove those of killed workers of this name."""
     for left in Path(tempfile.gettempdir()).glob(f"rota-{name}-*/lock"):
         with contextlib.suppress(OSError):
             if dead := lock_file(left):

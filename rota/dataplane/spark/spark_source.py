@@ -1,7 +1,6 @@
 """How Spark reads a range of a source: the port of a job.
 
-Law: of a range whose offsets were assigned, every reader gets the same records; how many tasks read it is the source's
-choice.
+Law: every reader of a range with assigned offsets gets the same records. The source chooses how many tasks read the range.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,36 +19,38 @@ if TYPE_CHECKING:
 
 Explain = Callable[
     [str, Sequence[FieldPath]], str
-]  # why a raw record is bad; also the paths of its fields that are null
+]  # a raw record, and the paths of its null fields -> why the record is bad
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as a reader gives them: `identify` gives their frame `_partition`, the id, and `_offset`.
+    """Records of a reader: `identify` returns their frame with `_partition`, the id, and `_offset`.
 
-    `explain` returns why a raw record is bad, as far as it shows; None: no record is bad by itself.
+    `explain` returns why a raw record is bad, as far as the record shows it; None: no record is bad by itself.
 
     A source has one of two ways with bad records. Without `mark` they are in the frame, and have a `_corrupt`. With `mark`
     they are left out of the frame, and `most` is the upper bound on the number of records, bad ones included. A job that
     reads exactly `most` good records saw no bad one. A job that reads fewer takes the frame of `mark`, which has the bad
     records as well, and the two columns of `identify`.
 
-    `count` counts without Spark how many records there are; None: only Spark could.
+    `count` counts the records without Spark; None: only Spark can count them.
 
-    `recount` reads the records of each offset again, and raises SourceChanged for the first offset that holds another number
-    of them than the source states; EnvironmentFailed where Spark does not see all data. None: the source states no numbers.
+    `recount` reads the records of each offset again, and raises SourceChanged for the first offset that holds another
+    number of them than the source states; EnvironmentFailed where Spark does not see all data. None: the source states no
+    numbers.
 
     `list_raw` returns the raw records behind an offset, to find the place of a bad one; None: an offset is a record.
 
     `named` maps Spark's `input_file_name` of a record to the record's partition and offset; empty if `identify` costs no
-    more than that function."""
+    more than that function.
+    """
 
     frame: "DataFrame"
     explain: Explain | None = None
     count: Callable[[], int] | None = None
     most: int | None = None
     mark: "Callable[[], DataFrame] | None" = None
-    identify: "Callable[[DataFrame], DataFrame]" = columns.restore_ids  # from what `names.split` has
+    identify: "Callable[[DataFrame], DataFrame]" = columns.restore_ids  # decodes names of `names.split`
     named: "Mapping[str, tuple[str, int]]" = field(default_factory=dict)
     recount: Callable[[], None] | None = None
     list_raw: Callable[[str, int], Iterable[str]] | None = None
@@ -63,14 +64,14 @@ class SparkSource(Source, Protocol):
     """A source whose ranges Spark reads."""
 
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> AbstractContextManager[Records]:
-        """The records of all ranges, while the context lasts."""
+        """Let Spark read the records of all ranges while the context lasts."""
         ...
 
 
 @runtime_checkable
 class Translates(Protocol):
-    """A job knows its data by names of the job's own."""
+    """A source whose jobs use their own names for the data."""
 
     def translate(self, text: str) -> str:
-        """An error's text with what a person knows in place of what only the job knew, such as the name of a link."""
+        """Return an error's text with the user's names in place of the job's, such as the name of a link."""
         ...

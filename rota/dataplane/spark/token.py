@@ -1,12 +1,12 @@
-"""The token without which a Spark Connect server answers nobody, and how it reaches a run.
+"""The token that a Spark Connect server requires of its clients, and how a run gets the token.
 
 Laws:
-1. A server that a worker starts has one: ROTA_SPARK_TOKEN; without that, on loopback, a random one in a file that only this
-   user reads. Beyond loopback nothing starts without ROTA_SPARK_TOKEN: whoever reaches a server runs code as its user.
-2. ZooKeeper says where a server is and never its token. A run takes it from ROTA_SPARK_TOKEN or, for a server on loopback,
-   from the file, which it finds by the port alone: no record leads to any other file.
-3. Spark's server speaks no TLS: the token travels as the data do, in clear, unless the address says `use_ssl=true` and
-   something in front of the server ends the TLS. (Spark's own client sends `token=` over TLS only.)
+1. The server of a worker has a token: ROTA_SPARK_TOKEN, or on loopback a random token in a file that only this user reads.
+   Beyond loopback no server starts without ROTA_SPARK_TOKEN: any client of a server runs code as the server's user.
+2. ZooKeeper has the address of a server, never its token. A run reads the token from ROTA_SPARK_TOKEN or, on loopback, from
+   the file. The port alone determines the file's path: no record leads a run to any other file.
+3. Spark's server speaks no TLS: token and data travel in clear, unless the address has `use_ssl=true` and something in
+   front of the server ends the TLS. (Spark's own client sends `token=` over TLS only.)
 """
 
 import os
@@ -26,7 +26,7 @@ SPARKS_OWN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # what Spark's server and clien
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody beyond this machine can reach the address."""
+    """Whether only this machine can reach the address."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -34,7 +34,7 @@ def is_loopback(host: str) -> bool:
 
 
 def of_server(host: str, port: int) -> str:
-    """The token of a server that is to listen there; a random one is left for this user's runs. Raises ConfigError,
+    """Return the token for a server at this address. A random token is stored for this user's runs. Raises ConfigError,
     EnvironmentFailed."""
     if given := secret(NAME):
         return given
@@ -55,7 +55,7 @@ def of_server(host: str, port: int) -> str:
 
 
 def refuse_open(host: str) -> None:
-    """Raises ConfigError where a server would listen beyond loopback without a token."""
+    """Raise ConfigError if a server would listen beyond loopback without a token."""
     if not is_loopback(host) and not secret(NAME):
         raise ConfigError(
             f"Spark would listen at {host} without a token: whoever reaches it runs code as this user. Set {NAME} (or "
@@ -64,13 +64,13 @@ def refuse_open(host: str) -> None:
 
 
 def forget_token(port: int) -> None:
-    """The server is no more: its file goes."""
+    """Delete the token file of a server that ended."""
     with suppress(OSError, EnvironmentFailed):
         (_folder() / str(port)).unlink()
 
 
 def add_token(endpoint: str) -> str:
-    """The address with the token for it, for Spark's client alone; as it is where there is none. Raises ConfigError."""
+    """Return the address with its token, for Spark's client alone; unchanged if there is no token. Raises ConfigError."""
     place, _, parameters = endpoint.removeprefix("sc://").partition("/")
     over_tls = "use_ssl=true" in parameters.lower()
     if SPARKS_OWN in os.environ and not over_tls:
@@ -80,7 +80,7 @@ def add_token(endpoint: str) -> str:
     token = secret(NAME) or _kept(place)
     if not token:
         return endpoint
-    coded = hide(quote(token, safe=""))  # whoever quotes the address quotes it so
+    coded = hide(quote(token, safe=""))  # messages that quote the address contain this form
     given = f"token={coded}" if over_tls else f"authorization=Bearer%20{coded}"
     return f"sc://{place}/{parameters or ''};{given}"
 
@@ -93,7 +93,7 @@ def sent_in_clear(endpoint: str) -> bool:
 
 
 def _kept(place: str) -> str:
-    """What the worker that started the server on this machine left for this user; empty if there is nothing."""
+    """Return the token that a worker on this machine stored for this user; empty if there is none."""
     host, _, port = place.rpartition(":")
     if not is_loopback(host) or not port.isdigit():
         return ""
@@ -103,7 +103,7 @@ def _kept(place: str) -> str:
 
 
 def _folder() -> Path:
-    """A folder that is this user's alone. Raises EnvironmentFailed where somebody else made it."""
+    """Return a folder that only this user can access. Raises EnvironmentFailed if another user made it."""
     folder = Path(tempfile.gettempdir(), f"rota-spark-{os.getuid()}")
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""Apply a pipeline's transform to a frame, and what Spark finds wrong with it before it reads a row.
+"""Apply a pipeline's transform to a frame, and report what Spark refuses before it reads a row.
 
 Invariant: a run refuses a transform that `rota check` refuses on an empty frame, for the same reason: both call `apply`.
 """
@@ -59,7 +59,7 @@ def apply(
 
 
 def _as_everywhere(error: DataError) -> BadTransform:
-    """The same error, marked as one that every partition has."""
+    """Return the same error, marked as one that every partition has."""
     return BadTransform(error.what, step=error.step, everywhere=True, person=True)
 
 

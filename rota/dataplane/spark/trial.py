@@ -1,7 +1,7 @@
 """`python -m rota.dataplane.spark.trial sc://HOST:PORT`: ends with 0 once an executor of that Spark did a trivial task.
 
-A worker starts it for a Spark on a cluster: the server answers long before an executor is there, and without one for ever.
-It waits as long as the task does.
+A worker starts this program for a Spark on a cluster. There the server answers before an executor joins, even if none ever
+does. The program waits until the task is done.
 """
 
 import sys
@@ -10,7 +10,7 @@ from rota.dataplane.spark.session import join_session, open_session
 
 
 def main(endpoint: str) -> None:
-    """Asks; raises what Spark raises."""
+    """Run the task. Raises the errors of Spark."""
     spark = join_session(open_session, endpoint, None)
     spark.range(0, 1, 1, 1).count()
     spark.stop()

@@ -1,19 +1,18 @@
-"""How Spark writes the rows of a job below a table, before a commit names them: a folder for each partition.
+"""Write the rows of a Spark job below a table, before a commit names them: a folder for each partition.
 
-Law: the files that are returned are all that was written and will be read. They are the files that the tasks report and, on
-a disk, that this process sees there.
+Law: `write` returns all files that the job wrote and readers will read. The tasks report them and, on a disk, this process
+sees them.
 
-Law: what goes from Spark to a task's Python at a time is at most `AT_ONCE` bytes of texts, or one row. Spark itself
-measures that anew after each row, which takes longer than to write the row (5M rows of Parquet, read and written: 6.7 CPU
-seconds, and 2.9 without; plain Spark 2.8). So a table of at most `COUNTED_COLUMNS`, whose texts are columns of their own,
-has its texts measured here, and its rows are counted instead. A row that is wider than its share ends the job (WideRow);
-the caller begins anew with Spark's measure. Of a wider table the numbers alone may have more bytes than that: Spark
-measures it.
+Law: Spark passes a task's Python at most `AT_ONCE` bytes of texts, or one row, at a time. Spark's own limit measures the
+batch again after each row, which takes longer than to write the row (5M rows of Parquet, read and written: 6.7 CPU seconds,
+and 2.9 without; plain Spark 2.8). So for a table of at most `COUNTED_COLUMNS` without nested texts, Spark counts `ROWS`
+rows, and an expression measures the texts of each row. A row wider than its share ends the job (WideRow); the caller
+repeats the job with Spark's limit. Of a wider table, numbers alone may exceed `AT_ONCE`: Spark's limit applies.
 
-Law: rows of which the plan shows that they are of the job's offsets go there with one number for partition and offset, which
-Spark makes of both; where two have the same number, or there are more than `NUMBERED`, rows go with both. It spares a job of
-Parquet a twelfth of what its rows take on the way (8M rows: 2.93 CPU seconds, and 2.69). Where Spark has the name of
-each row's file, the number is made of that, and Spark looks for neither.
+Law: if the plan shows that rows are of the job's offsets, they are passed with one hash of partition and offset instead of
+both columns. If two hashes are equal, or there are more than `NUMBERED`, rows keep both columns. The hash saves a twelfth
+of a row's CPU time on this way (8M rows of Parquet: 2.69 CPU seconds instead of 2.93). If Spark has the name of each row's
+file, it hashes the name, and looks up neither column.
 """
 
 import io
@@ -39,10 +38,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 Origin = tuple[str, int]  # a partition and an offset
-ONCE = 1 << 28  # bytes: so many of texts, each once, that rows share
+ONCE = 1 << 28  # bytes of texts that rows share, each stored once
 ROWS, AT_ONCE = 8192, 1 << 26
 COUNTED_COLUMNS = 512  # `ROWS` rows of so many numbers, of 16 bytes at most, have `AT_ONCE` bytes
-COUNTED = {  # 2147483647: it is not measured
+COUNTED = {  # 2147483647 turns the measurement off
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
 }
@@ -53,11 +52,11 @@ FOREIGN = (
 )
 READ_AT_ONCE = 1 << 20  # values of a batch of Spark's Parquet reader, which allocates memory for all columns at once
 READER = "spark.sql.parquet.columnarReaderBatchSize"
-NUMBERED = 10_000  # a job's offsets: of files, and not of each message
+NUMBERED = 10_000  # maximum of a job's offsets: enough for files, not for messages
 
 
 class WideRow(Exception):
-    """A row has more texts than fit where rows are counted."""
+    """A row has more bytes of texts than its share."""
 
 
 def write(
@@ -73,7 +72,7 @@ def write(
     """Write a frame into `folder` of the table at this location, and return the files.
 
     Args:
-        counted: nothing in the frame's plan calls Python, so that rows may be counted on their way there.
+        counted: nothing in the frame's plan calls Python, so that Spark may limit a batch by its rows.
         shared: rows share long texts, each of which is stored once.
         known: the plan shows that each row is of one of these offsets, or of none.
         named: see `Records`; the plan goes row by row.
@@ -118,7 +117,7 @@ def write(
 
 
 def _number_origins(frame: "DataFrame", ranges: Ranges, named: Mapping[str, Origin]) -> on_executors.Origins | None:
-    """All origins of the ranges; None where there are none or too many, or if two of them have one number."""
+    """Return the hashes of all origins of the ranges; None for no origins or too many, or if two hashes are equal."""
     count = sum(end - start for start, end in ranges.values())
     if not 0 < count <= NUMBERED:
         return None
@@ -130,7 +129,7 @@ def _number_origins(frame: "DataFrame", ranges: Ranges, named: Mapping[str, Orig
 
 
 def number(*values: str | int) -> int:
-    """What Spark's `xxhash64` makes of texts and whole numbers (`bigint`)."""
+    """Return Spark's `xxhash64` of texts and whole numbers (`bigint`)."""
     made = 42
     for value in values:
         data = value.encode() if isinstance(value, str) else struct.pack("<q", value)
@@ -139,8 +138,8 @@ def number(*values: str | int) -> int:
 
 
 def find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
-    """Whether a row has more texts than its share, but for these columns; None where some may lie inside of other values, or
-    the frame has more than `COUNTED_COLUMNS`."""
+    """Return the condition that the texts of a row, but for these columns, exceed its share. None if texts may be nested,
+    or the frame has more than `COUNTED_COLUMNS`."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql import types as T  # noqa: N812
 
@@ -154,15 +153,15 @@ def find_wide(frame: "DataFrame", without: Collection[str]) -> "Column | None":
 
 
 def add_sizes(terms: "list[Column]") -> "Column":
-    """The sum of the terms, by halves: Spark Connect refuses an expression that is nested 100 levels deep."""
+    """Return the sum of the terms, by halves: Spark Connect refuses an expression that is nested 100 levels deep."""
     middle = len(terms) // 2
     return add_sizes(terms[:middle]) + add_sizes(terms[middle:]) if middle else terms[0]
 
 
 def _select(frame: "DataFrame", numbered: bool, named: bool, wide: "Column | None") -> "DataFrame":
-    """The frame with columns by other names (Spark asks for columns by name, and takes `a.b` for a path), of which no row
-    goes on that is `wide`; `numbered`: with a number in place of the offset, of the name of the file where that is `named`,
-    and no partition."""
+    """Return the frame with renamed columns, since Spark reads the name `a.b` as a path. A row that is `wide` fails the
+    job. `numbered`: the offset is replaced by a hash of partition and offset, or of the file's name if `named`; the
+    partition is left out."""
     from pyspark.sql import functions as F  # noqa: N812
 
     columns = {name: F.col(f"c{n}") for n, name in enumerate(frame.columns)}
@@ -177,15 +176,15 @@ def _select(frame: "DataFrame", numbered: bool, named: bool, wide: "Column | Non
 
 
 def _limit_reader(columns: int) -> dict[str, str]:
-    """The rows that Spark reads of Parquet at a time, where its own 4096 rows of so many columns are more than
-    `READ_AT_ONCE` values: 9,000 columns of texts would take 500 MB before the first row."""
+    """Return the setting that limits a batch of Spark's Parquet reader to `READ_AT_ONCE` values; none if its own 4096 rows
+    have no more. 9,000 columns of texts would take 500 MB before the first row."""
     return {READER: str(max(1, READ_AT_ONCE // columns))} if columns * 4096 > READ_AT_ONCE else {}
 
 
 @contextmanager
 def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
-    """Has the session's settings be these for a while: a transform's own calls of Python go by the server's. Two threads of
-    one session leave none of these behind."""
+    """Set these settings of the session while the context lasts. Then unset them, so that two threads of one session leave
+    none behind, and Python that a transform calls has the server's settings."""
     from pyspark.errors import PySparkException
 
     for name, value in settings.items():
@@ -199,7 +198,7 @@ def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _name_inside(location: str) -> str:
-    """What Arrow calls the location in its store."""
+    """Return the path of the location in its store, as Arrow expects it."""
     return location.partition("://")[2] if is_url(location) else location
 
 
