@@ -41,7 +41,7 @@ OFTEN = (
     20  # commits between checkpoints in a bucket, where an opening takes a request for each commit after the last one
 )
 TAIL = 100  # commits between checkpoints if the table does not state it, and after which maintenance writes one
-LOOKS = 3  # tries of an opening; it is tried again if another log took the place of the one that was read
+LOOKS = 3  # tries of one opening; each further try follows a replacement of the log by another log
 T = TypeVar("T")
 
 

@@ -30,7 +30,7 @@ class Past:
     Attributes:
         infos: version -> info, see `Log.read_info`.
         moves: version -> move of a commit of another program.
-        handle: a handle of delta-rs at the last version that a call named; None while a thread uses it.
+        handle: a handle of delta-rs at the newest version that a call named; None while a thread uses it.
     """
 
     files: LogFiles

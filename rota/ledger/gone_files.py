@@ -17,7 +17,7 @@ def explain_gone(location: str, files: pa.Table, exists: Callable[[str], bool], 
 
     Args:
         files: see `Version.files`.
-        most: check only so many of the newest files; None for all.
+        most: check only the newest files, up to this number; None for all.
     """
     newest = files.sort_by([("modification_time", "descending")]).slice(0, most)
     gone = [one for one in newest.to_pylist() if not exists(one["path"])]

@@ -124,7 +124,7 @@ def _size(group: list[FileEntry]) -> int:
 
 
 def merge_group(table: Version, files: Merges, group: list[FileEntry]) -> bool:
-    """Merge the files of the group into one, and return whether it was committed. Raises EnvironmentFailed."""
+    """Merge the files of the group into one, and return whether that file was committed. Raises EnvironmentFailed."""
     location = table.log.location
     made = files.merge([one["path"] for one in group], uuid.uuid4().hex)
     if made is None:

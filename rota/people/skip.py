@@ -1,4 +1,4 @@
-"""`rota skip`: continues behind offsets that cannot be consumed. The table's log records each skip.
+"""`rota skip`: moves a partition past offsets that cannot be consumed. The table's log records each skip.
 
 Law: a skip moves the offset and nothing else, by the same compare-and-set as a batch, and never beyond the end of the
 partition: all skipped data have assigned offsets. One skip passes a whole hole in the source. The log records the user
@@ -77,7 +77,7 @@ def _read_end(seen: Observation, partition: str) -> int:
 
 
 def _find_behind_hole(source: Source, partition: str, offset: int) -> int:
-    """Return the first offset behind a hole of the source that begins at `offset`; 0 if there is no hole or no data behind
+    """Return the first offset after a hole of the source that begins at `offset`; 0 if there is no hole or no data after
     it. Raises ConfigError if the source was replaced."""
     error = source.find_broken({partition: (offset, offset + 1)}).get(partition)
     if error and error.facts.get("other"):

@@ -69,7 +69,7 @@ class CommittedBatch:
 
 @dataclass(frozen=True, slots=True)
 class IdlePartition:
-    """The partition has nothing new behind `offset`."""
+    """The partition has no records from `offset` on."""
 
     partition: str
     offset: int

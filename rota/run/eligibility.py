@@ -173,7 +173,7 @@ class Rights:
 
 
 def read_rights(tree: GroupReader, incarnation: str, node: str, partitions: Iterable[str]) -> Rights:
-    """Return what `incarnation` holds of `partitions`, for the run with the node at `node`. Raises Unavailable."""
+    """Return the rights of `incarnation` to `partitions`, for the run with the node `node`. Raises Unavailable."""
     tree.store.sync()
     facts = read_facts(tree, partitions, incarnation)
     judged = judge(facts, incarnation, node.rpartition("/")[2])

@@ -1,4 +1,4 @@
-"""The order of a run's jobs, and the check before each of them.
+"""The order of a run's jobs, and the check before each job.
 
 Laws:
 1. The partition that was consumed longest ago comes first, so that no partition starves when runs end early.

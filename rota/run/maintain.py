@@ -3,7 +3,7 @@
 Laws:
 1. A maintenance claims no partition, lock or token, and needs no ZooKeeper. If it conflicts with a run or with another
    maintenance, it gives up that step, and the next maintenance continues.
-2. A maintenance may be killed at any point. No reader sees unfinished work, and a later maintenance continues it.
+2. A maintenance may be killed at any point. No reader sees unfinished work. A later maintenance repeats or deletes it.
 3. A failed step does not stop the other steps. The result lists the failures.
 4. Without maintenance runs still work, and tables grow. So an overdue maintenance causes no alert.
 """

@@ -39,7 +39,7 @@ def join(first: CommittedBatch, then: CommittedBatch) -> CommittedBatch:
 
 
 def find_unreported(batch: CommittedBatch, reported: ReportedOffset | None, main: Ledger) -> CommittedBatch | None:
-    """Return what to report after `batch` was committed; None if the page has it.
+    """Return the sum to report after `batch` was committed; None if the page has it.
 
     A reported offset that is ahead under an older token belongs to a table that was restored since; it is ignored.
     """
@@ -55,7 +55,7 @@ def find_unreported(batch: CommittedBatch, reported: ReportedOffset | None, main
 
 
 def find_unreported_before(idle: IdlePartition, reported: ReportedOffset | None, main: Ledger) -> CommittedBatch | None:
-    """Return what to report of a partition without new records; None if the page has all of it."""
+    """Return the sum to report for a partition without new records; None if the page has all batches."""
     if reported is None or reported.offset >= idle.offset:
         return None
     return _sum_up(main, idle.partition, reported.offset, idle.offset, idle.offset, "")

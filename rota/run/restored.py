@@ -20,8 +20,8 @@ def explain_older_zookeeper(token: int, now: Position, place: str = "its table")
 
     Args:
         token: the token of the partition's live owner.
-        now: what the table holds for the partition.
-        place: what the reason calls the table.
+        now: the partition's position in the table.
+        place: the name of the table in the reason.
     """
     if (now.token or 0) <= token:
         return None
@@ -34,8 +34,8 @@ def explain_older_table(was: Checkpoint | None, now: Position, place: str = "its
 
     Args:
         was: the checkpoint; None if there is none.
-        now: what the table holds for the partition.
-        place: what the reason calls the table.
+        now: the partition's position in the table.
+        place: the name of the table in the reason.
     """
     if was and was.offset and not now.table:
         gone = f"the checkpoint is at {was.offset}, and there is no table: its disk is not mounted, or it was dropped"
