@@ -2,9 +2,9 @@
 
 Laws:
 - Every unavoidable move happens, together with the fewest moves that make room for it. Neither counts against the budget.
-  A placement waits if only a partition that the proposal leaves without an owner could make room: it keeps its owner.
+  A placement waits if its room is that of a partition to which the proposal gives no worker: that partition stays.
 - At most `budget` voluntary moves happen, including those that make room for another voluntary move. The giver with the
-  most partitions for its capacity comes first.
+  most partitions for its capacity gives first.
 - A partition whose move waits keeps its owner.
 - Therefore no worker ends over its cap, whatever the budget, and as many partitions have an owner as proposed.
 """

@@ -1,7 +1,7 @@
 """Read the group, plan, and publish the plan.
 
 Laws: `rebalance` publishes what `preview` shows, if nothing changed between the two. An observation finds whether a
-decision is due by comparing the group with the basis of the published epoch; it stores nothing. A failed rebalance, a
+decision is due by comparing the group with the basis of the published epoch, and stores nothing. A failed rebalance, a
 grace period and a drain are therefore found again at the next observation. A plan that changes no target publishes no
 epoch; only the head records the new basis.
 """

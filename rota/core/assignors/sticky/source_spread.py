@@ -1,7 +1,7 @@
 """Law 4 by a network: each source spread evenly, among all assignments of the same balance and number of moves.
 
 Law: `spread_by_flow` minimises the sum over sources and workers of count² exactly, as a flow of minimum cost with convex
-unit costs. A hash of ids breaks ties. It does not depend on the giver, so an interrupted plan leads to the same end.
+unit costs. A hash of ids breaks ties. The hash ignores the giver, so an interrupted plan leads to the same end.
 """
 
 import numpy as np
