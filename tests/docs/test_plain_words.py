@@ -18,7 +18,7 @@ PLAIN = (
     *(f"rota/{name}" for name in ("dagster", "demo", "local", "deltalog", "ledger")),
     *(f"rota/dataplane/{name}" for name in ("kafka", "rabbitmq", "delta")),
     *(f"tests/{name}" for name in ("core", "conformance", "sim", "conservation", "chaos", "situations", "cluster")),
-    *(f"tests/{name}" for name in ("deploy", "demo", "dataplane/rabbitmq")),
+    *(f"tests/{name}" for name in ("deploy", "demo", "face", "dataplane/rabbitmq")),
 )
 PLAIN_PAGES = (
     "README.md",

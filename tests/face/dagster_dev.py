@@ -249,7 +249,7 @@ class DagsterDev:
         assert found["__typename"] == "WorkspaceLocationEntry", found
 
     def messages(self, run: str) -> str:
-        """What the run's log says, a line a message."""
+        """The run's log, a line a message."""
         found = self.query(
             """query L($id: ID!) { logsForRun(runId: $id) { ... on EventConnection { events {
                  ... on MessageEvent { message } } } } }""",

@@ -27,7 +27,7 @@ from tests.sim.alone_group import rounds
 
 names = Names()
 
-SESSION = 60.0  # seconds: whoever is to leave closes its session
+SESSION = 60.0  # seconds: a worker that is to leave closes its session
 
 FILE = """
 from rota import Pipeline, delta, files
@@ -52,7 +52,7 @@ class Desk:
         self.repository = compose(self.catalog).get_repository_def()
         self.stores = [connect(hosts, SESSION)]
         self.tree = GroupState(self.stores[0], self.group)
-        assert isinstance(self.tick("p__backlog"), dg.SkipReason)  # nobody founded the group yet
+        assert isinstance(self.tick("p__backlog"), dg.SkipReason)  # the group is not founded yet
         self.tree.found()
         self.instance.report_runless_asset_event(
             checks.check_files(names.membership(self.group), {})

@@ -119,7 +119,7 @@ class Line:
             )  # fmt: skip
 
     def kill(self, worker: str) -> None:
-        """SIGKILL: the worker says no goodbye."""
+        """SIGKILL: the worker does not sign off."""
         process = self.workers.pop(worker)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(LONG)
@@ -160,7 +160,7 @@ class Line:
 
 @cache
 def read_rows(file: str, column: str) -> list[tuple[str, Any]]:
-    """(partition, value) of every row of a file; nobody changes one that a table names."""
+    """(partition, value) of every row of a file; files that a table names never change."""
     table = pq.ParquetFile(file).read(columns=["_partition", column]).to_pydict()
     return list(zip(table["_partition"], table[column], strict=True))
 

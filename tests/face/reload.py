@@ -45,7 +45,7 @@ def declare_alone(line: Line, **protocols: str) -> None:
 
 
 def forget_day(line: Line) -> None:
-    """Takes away the pipelines of group `day`, which nobody asks for any more: their ticks would cost to the end."""
+    """Remove the pipelines of group `day`, which no later test needs: their ticks would cost time to the end."""
     for name in ("a", "b"):
         (line.pipelines / f"{name}.py").unlink()
 

@@ -1,4 +1,4 @@
-"""A project of somebody else's, outside the checkout: the built wheel, and a folder `assets` of its own."""
+"""Another project, outside the checkout: the built wheel, and a folder `assets` of its own."""
 
 import os
 import shutil

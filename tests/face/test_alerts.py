@@ -1,4 +1,4 @@
-"""Who is called, and when: a listener instead of Slack, evaluations and runs as the daemon stores them."""
+"""Which alerts are sent, and when: a listener instead of Slack, evaluations and runs as the daemon stores them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -69,16 +69,16 @@ class Listener:
         self.instance, self.heard, self.cursor = instance, catalog.modules[0].heard, None
 
     def tick(self) -> list[Alert]:
-        """What one tick tells."""
+        """The alerts of one tick."""
         with dg.build_sensor_context(self.instance, self.cursor, repository_def=self.repository) as context:
             self.repository.get_sensor_def("alerts")(context)
             self.cursor = context.cursor
-        told = list(self.heard)
+        heard = list(self.heard)
         self.heard.clear()
-        return told
+        return heard
 
     def say(self, check: str, passed: bool, severity: dg.AssetCheckSeverity = ERROR, why: str = "why") -> None:
-        """The result of a check of `p/records`, as somebody's own check reports it."""
+        """The result of a check of `p/records`, as a user's own check reports it."""
         said = dg.AssetCheckEvaluation(Names().records("p"), check, passed, severity=severity, description=why)
         self.instance.report_runless_asset_event(said)
 
@@ -100,7 +100,7 @@ def park(partition: str, why: str) -> Need:
     return Need("partition", partition, "parked", f"it is parked: {why}", step, 1.0, True, 1.0, which=why)
 
 
-def test_a_cause_is_told_once_however_many_partitions_meet_it_and_once_when_it_is_over(listener: Listener) -> None:
+def test_a_cause_is_one_alert_however_many_partitions_meet_it_and_one_when_it_is_over(listener: Listener) -> None:
     """A wiped ZooKeeper gave four alerts with one sentence in half a minute, and none said that it was well again."""
     listener.need(park("p:a", "the schema is wrong in offset 3"))
     (alert,) = listener.tick()
@@ -125,14 +125,14 @@ def test_a_cause_is_told_once_however_many_partitions_meet_it_and_once_when_it_i
     assert len(listener.tick()) == 1, "it is back"
 
 
-def test_what_heals_itself_calls_nobody(listener: Listener) -> None:
+def test_what_heals_itself_sends_no_alert(listener: Listener) -> None:
     waits = Need("partition", "p:a", "failed", "it failed and is tried again", "", 1.0, False, float("inf"))
     soon = Need("partition", "p:b", "unowned", "no worker owns it", "", 1.0, False, 46.0)
     listener.need(waits, soon)
     assert listener.tick() == []
 
 
-def test_a_check_of_the_users_own_is_told_when_it_fails_and_when_it_passes_again(listener: Listener) -> None:
+def test_a_users_own_check_is_reported_when_it_fails_and_when_it_passes_again(listener: Listener) -> None:
     listener.say("no_gap", False, why="3 rows are gone")
     assert [one.title for one in listener.tick()] == ["p/records: no_gap failed"]
     listener.say("no_gap", False, why="4 rows are gone")
@@ -154,9 +154,9 @@ def test_a_run_that_is_launched_again_by_itself_calls_by_its_need_alone(listener
     assert [one.title for one in listener.tick()] == ["over: default: runs"]
 
 
-def test_a_run_that_failed_is_told_with_its_reason_and_others_runs_and_old_ones_are_not(listener: Listener) -> None:
+def test_a_failed_run_is_reported_with_its_reason_and_other_and_old_runs_are_not(listener: Listener) -> None:
     ours.execute_in_process(instance=listener.instance, raise_on_error=False)
-    assert listener.tick() == [], "nobody is called for what was there before"
+    assert listener.tick() == [], "no alert for what was there before"
     theirs.execute_in_process(instance=listener.instance, raise_on_error=False)
     failed = ours.execute_in_process(instance=listener.instance, raise_on_error=False)
     also = also_ours.execute_in_process(instance=listener.instance, raise_on_error=False)
@@ -167,10 +167,10 @@ def test_a_run_that_failed_is_told_with_its_reason_and_others_runs_and_old_ones_
     assert listener.tick() == []
 
 
-def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_or_well_again_is_not(
+def test_a_sensor_that_fails_for_a_minute_is_reported_and_one_that_is_off_elsewhere_or_well_again_is_not(
     listener: Listener,
 ) -> None:
-    """No ZooKeeper: no run was launched, no check was looked at, and nobody was called."""
+    """No ZooKeeper: no run was launched, no check was evaluated, and no alert was sent."""
     down = SerializableErrorInfo("No ZooKeeper at 127.0.0.1:1 (connection refused). Start one", [], "Unavailable")
     starts = SerializableErrorInfo("ZooKeeper did not answer within 10 s. See its log", [], "Unavailable")
 
@@ -205,7 +205,7 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     assert listener.tick() == [], "one cause, whatever shows it: it called a second time once ZooKeeper was started"
     silence = evaluate_silence(listener.pipeline, Names(), down.message, "Unavailable")
     listener.instance.report_runless_asset_event(silence)
-    assert listener.tick() == [], "and the check that says it, with what it shows as code, is of that cause"
+    assert listener.tick() == [], "and the check that reports it, with its code marks, is of that cause"
     said = Need("pipeline", "p", "fails", f"sensor p__backlog: {down.message}", "", 1.0, True, 1.0, "Unavailable")
     listener.need(said)
     assert listener.tick() == [], "and so is the check that names the sensor of its pipeline"
@@ -222,13 +222,13 @@ def test_a_sensor_that_fails_for_a_minute_is_told_and_one_that_is_off_elsewhere_
     assert [one.title for one in listener.tick()] == ["default: fails"]
     for at in (200.0, 270.0):
         tick(backlog, at, TickStatus.FAILURE, down)
-    assert listener.tick() == [], "a check told it before"
+    assert listener.tick() == [], "a check reported it before"
     make_sensor("p__checks", on=False)
     assert [one.title for one in listener.tick()] == ["sensor p__checks: off"]
 
 
-def test_sensors_that_fail_for_other_reasons_are_told_each(listener: Listener) -> None:
-    """By what a need says beside its sentence, where two say the same."""
+def test_sensors_that_fail_for_other_reasons_are_reported_each(listener: Listener) -> None:
+    """By a need's other fields, if two sentences are the same."""
     first, other = (
         Need("pipeline", "p", "fails", f"sensor s: {why}", "", 1.0, True, 1.0, which=why)
         for why in ("no rights", "full")
@@ -241,7 +241,7 @@ def test_sensors_that_fail_for_other_reasons_are_told_each(listener: Listener) -
     assert len(listener.tick()) == 1
 
 
-def test_whoever_could_not_be_called_is_called_by_the_next_tick(
+def test_an_alert_that_could_not_be_sent_is_sent_by_the_next_tick(
     listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener.say("no_gap", False)
@@ -256,5 +256,5 @@ def test_whoever_could_not_be_called_is_called_by_the_next_tick(
             listener.tick()
     before = listener.cursor
     assert len(listener.tick()) == 1
-    listener.cursor = before  # Dagster's storage was locked when it was to store what was told
+    listener.cursor = before  # Dagster's storage was locked when it was to store the sent alerts
     assert len(listener.tick()) == 1

@@ -91,7 +91,7 @@ def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
 def see_the_fill(groups: Groups, line: Line) -> None:
     """Then one partition waits for a person: the look that sees it comes within half a minute."""
     groups.land(1, *PROTOCOLS)
-    for name in PROTOCOLS:  # who joined before would be given them one by one
+    for name in PROTOCOLS:  # a worker that joined before would get them one by one
         with line.tree(name) as tree:
             wait_until(lambda tree=tree: tree.exists() and len(tree.ids()) == len(KEYS), pause=0.3)
     groups.join(0, *PROTOCOLS)
@@ -100,7 +100,7 @@ def see_the_fill(groups: Groups, line: Line) -> None:
         filled = line.epoch_where(name, lambda e, name=name: e.after == {f"{name}-0": len(KEYS)})
         assert filled.joined == (f"{name}-0",), name
     with line.tree(PARKED.partition(":")[0]) as tree:
-        park(tree, PARKED, "somebody has to look")
+        park(tree, PARKED, "an operator has to look")
     groups.parked |= {PARKED}
 
 
@@ -115,8 +115,8 @@ def see_the_share(groups: Groups, line: Line, run: Run) -> None:
         if name == "ordinal":
             why = f"{second}'s slice has it, and {first}'s no longer"
         assert {move.reason for move in shared.moves} == {why}
-        told = run.json("why", shared.moves[0].partition, "--group", name)
-        assert (told["owner"], told["target"], told["reason"], told["lag"]) == (second, second, why, 0)
+        shown = run.json("why", shared.moves[0].partition, "--group", name)
+        assert (shown["owner"], shown["target"], shown["reason"], shown["lag"]) == (second, second, why, 0)
         status: Any = run.json("status", "--group", name)
         assert {one["id"]: one["owned"] for one in status["workers"]} == {first: 2, second: 2}
         assert status["sentence"] == shared.sentence
@@ -144,12 +144,12 @@ def see_the_death(groups: Groups, line: Line, run: Run) -> None:
 
 
 def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
-    """The page says that it waits; then it is tried again."""
+    """The page shows that it waits; then it is retried."""
     name = PARKED.partition(":")[0]
     wait_until(lambda: checks(line, name, "records").get("none_parked") is False, pause=1)
     well = dict.fromkeys(
         ("no_stale_epoch", "all_owned", "group_works"), True
-    )  # a look during the hand-over may have told otherwise before
+    )  # a look during the hand-over may have shown another state before
     wait_until(lambda: checks(line, name, "ownership") == well, pause=1)
     assert "is tried again" in run("retry", PARKED, "--group", name).output
     groups.parked = frozenset()
@@ -185,7 +185,7 @@ def lose_power(line: Line, **changed: str) -> None:
 
 
 def change_protocols(groups: Groups, line: Line, **changed: str) -> None:
-    """Drain, change, go on. Who starts too early is refused with one line, and goes on with all when the others are gone."""
+    """Drain, change, continue. A worker that starts too early is refused in one line until the others are gone."""
     for name, protocol in changed.items():
         with line.tree(name) as tree:
             wait_until(lambda tree=tree, wanted=protocol: tree.meta().protocol == wanted, pause=0.3)

@@ -41,7 +41,7 @@ def list_results(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {e.check_name: e.passed for e in result.get_asset_check_evaluations()}
 
 
-def test_an_epoch_shows_who_holds_what_and_one_that_changes_nothing_is_an_observation(bench: Bench) -> None:
+def test_an_epoch_shows_the_owners_and_one_that_changes_nothing_is_an_observation(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3)
     bench.settle()
     record = bench.instance.fetch_materializations(names.assignment(bench.group), limit=5).records
@@ -124,7 +124,7 @@ def test_what_a_person_types_is_refused_as_a_whole_where_it_is_unknown_and_else_
         assert bench.list_skipped(mistyped) == {}
     assert bench.offsets() == {}, "of the others nothing was consumed, either"
     typed = bench.materialize("batch", {"partitions": ["p:a", "p:b"]})
-    assert not typed.success, "whoever asked is told of what could not be"
+    assert not typed.success, "the caller learns what could not be done"
     assert "p:a was not consumed: it is parked: the user's transform raised" in find_reason(typed)
     assert bench.status(names.records("p")) == (["p:b"], ["p:a"])
     again = bench.materialize("batch", {"partitions": ["p:b"]})
@@ -132,7 +132,7 @@ def test_what_a_person_types_is_refused_as_a_whole_where_it_is_unknown_and_else_
     assert bench.read_shown(names.records("p"), "p:b")["nothing new"] is True
 
 
-def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Bench) -> None:
+def test_a_click_works_for_each_owner_and_skips_what_no_run_may_touch(bench: Bench) -> None:
     bench.land(a=1, b=2, c=3, d=4, e=5, f=6)
     held = bench.settle()
     park(bench.tree, "p:a", "the user's transform raised")
@@ -146,7 +146,7 @@ def test_a_click_works_for_each_owner_and_skips_what_nobody_may_touch(bench: Ben
     assert set(why) == {"p:a", "p:nowhere"}
     assert "parked: the user's transform raised" in why["p:a"]
     assert "no worker owns it" in why["p:nowhere"]
-    assert not result.success, "whoever asked is told of those that could not be"
+    assert not result.success, "the caller learns which could not be done"
     assert bench.status(names.records("p")) == (["p:b", "p:c", "p:d", "p:e", "p:f"], ["p:a", "p:nowhere"])
     assert not bench.look()["none_parked"]
     assert {p for p, _, _ in bench.rows()} == {"p:b", "p:c", "p:d", "p:e", "p:f"}, "what a run works on is waited for"
@@ -323,7 +323,7 @@ def test_a_run_that_failed_for_parked_partitions_is_no_failure_in_a_row(
     assert (mine.read_pause() == 0.0, not failed) == (guarded, guarded)
 
 
-def test_a_batch_that_could_not_be_told_of_is_told_by_the_next_run(
+def test_a_batch_that_could_not_be_reported_is_reported_by_the_next_run(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench.land(a=1)

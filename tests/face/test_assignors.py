@@ -45,7 +45,7 @@ RATES = {  # rows a second of each partition of each worker: in proportion to it
 
 
 class BusyGroup:
-    """One group of three workers, busy as `SCORES` says, and Dagster's job for it."""
+    """One group of three workers, with the loads of `SCORES`, and Dagster's job for it."""
 
     def __init__(self, hosts: str, folder: Path, instance: dg.DagsterInstance) -> None:
         self.folder, self.instance = folder, instance
@@ -72,13 +72,13 @@ class BusyGroup:
             self.tree.put(self.tree.paths.checkpoint(f"p:{key}"), make_measured(rate, self.stores[0].now()))
 
     def declare(self, assignor: str, options: Mapping[str, Any]) -> None:
-        """What the user does: the file of the group says another assignor, and the sensor looks."""
+        """What the user does: the file of the group names another assignor, and the sensor polls."""
         text = FILE.format(group=self.group, assignor=assignor, options=dict(options), folder=self.folder)
         (self.folder / "pipelines" / "p.py").write_text(text)
         follow(self.stores[0], load(self.folder / "pipelines"), self.group)
 
     def rebalance(self, assignor: str, options: Mapping[str, Any], memory: Mapping[str, Any]) -> dict[str, set[str]]:
-        """What ZooKeeper holds for each worker after one materialization, from the same start. What a file says leads to one
+        """What ZooKeeper holds for each worker after one materialization, from the same start. A declaration leads to one
         assignment, so each is materialized once."""
         said = f"{assignor} {dict(options)} {dict(memory)}"
         if said in self.found:
@@ -164,7 +164,7 @@ def test_every_option_there_is_has_a_case() -> None:
     """Those of the tables are the options that the assignors read."""
     known = {(case.assignor, case.option) for case in CASES}
     protocol = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
-    told = {
+    documented = {
         (row.split("|")[1].strip(" `"), option)
         for row in protocol.splitlines()
         if row.startswith(("| `sticky-load`", "| `avg-shed`", "| `threshold-shed`", "| `uniform-shed`", "| `ordinal`"))
@@ -177,7 +177,7 @@ def test_every_option_there_is_has_a_case() -> None:
         *(("uniform-shed", o) for o in list_read_options(older_shedders.assign_by_extremes)),
         *(("ordinal", o) for o in list_read_options(memoryless.assign_ordinal)),
     }
-    assert known == told == read
+    assert known == documented == read
 
 
 def list_options(cell: str) -> list[str]:

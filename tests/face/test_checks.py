@@ -44,7 +44,7 @@ def test_ordinary_life_is_neither_stale_nor_has_gaps() -> None:
     assert not find_gaps(ORDINARY)
 
 
-def test_a_commit_of_an_older_token_is_stale_wherever_it_stands_in_the_answer() -> None:
+def test_a_commit_of_an_older_token_is_stale_at_any_place_of_the_answer() -> None:
     zombie = Commit(8, {"q": (2, 3)}, {"q": 11})
     assert find_stale([zombie, *ORDINARY]) == {"q": "version 8 has token 11, version 7 had 15"}
     assert find_stale([*ORDINARY, zombie]) == find_stale([zombie, *ORDINARY])
@@ -92,10 +92,10 @@ def test_what_needs_a_person_is_an_error_and_what_is_tried_again_is_a_warning() 
     park = Parked(reason="the disk is full", since=990.0, retry_at=1010.0)
     assert evaluate(parked={"p:a": park})["none_parked"] == (False, "WARN", None)
     again = park.model_copy(update={"failures": 3})
-    passed, severity, told = evaluate(parked={"p:a": again})["none_parked"]
+    passed, severity, reported = evaluate(parked={"p:a": again})["none_parked"]
     assert (passed, severity) == (False, "ERROR")
-    assert isinstance(told, list)
-    assert [(one["name"], one["cause"]) for one in told] == [("p:a", "parked")]
+    assert isinstance(reported, list)
+    assert [(one["name"], one["cause"]) for one in reported] == [("p:a", "parked")]
     assert evaluate(parked={"p:a": park.model_copy(update={"person": True})})["none_parked"][1] == "ERROR"
 
 

@@ -1,4 +1,4 @@
-"""The sensor of the checks against a real ZooKeeper: it tells what changed, of the whole pipeline, whoever worked on it."""
+"""The sensor of the checks against a real ZooKeeper: it reports what changed in the whole pipeline, by any run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -44,25 +44,25 @@ def trickle() -> None:
 
 
 def report(desk: Desk, cursor: str | None = None) -> tuple[dict[str, tuple[bool, str]], str | None]:
-    """What a tick of the checks' sensor tells, as the daemon stores it: name -> (passed, severity); and the cursor."""
+    """The report of a tick of the checks' sensor, as the daemon stores it: name -> (passed, severity); and the cursor."""
     found = desk.tick("p__checks", cursor)
     assert isinstance(found, dg.SensorResult)
-    told = [event for event in found.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
-    for event in told:
+    reported = [event for event in found.asset_events if isinstance(event, dg.AssetCheckEvaluation)]
+    for event in reported:
         assert event.asset_check_key in desk.repository.asset_graph.asset_check_keys
         desk.instance.report_runless_asset_event(event)
-    return {one.check_name: (one.passed, one.severity.value) for one in told}, found.cursor
+    return {one.check_name: (one.passed, one.severity.value) for one in reported}, found.cursor
 
 
-def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
+def test_an_idle_pipeline_reports_what_is_parked_ignored_or_unowned(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No run looks: runs of a pipeline at which nobody works do not come."""
+    """No run looks: an idle pipeline has no runs."""
     ready(desk)
     first, cursor = report(desk)
     assert set(first) == {spec.name for spec in checks.list_checks(desk.catalog.pipelines["p"], names)}
     assert all(passed for passed, _ in first.values())
-    assert report(desk, cursor)[0] == {}, "what the page shows is not told again"
+    assert report(desk, cursor)[0] == {}, "what the page shows is not reported again"
     park(desk.tree, "p:a", "the transform raised", retry_after=5)
     assert report(desk, cursor)[0] == {"none_parked": (False, "WARN")}
     park(desk.tree, "p:b", "the schema is wrong")
@@ -70,42 +70,44 @@ def test_an_idle_pipeline_tells_of_what_is_parked_left_out_or_owned_by_nobody(
     assert report(desk, cursor)[0] == {"none_parked": (False, "ERROR"), "none_left_out": (False, "ERROR")}
     for store in desk.stores[1:]:
         store.close()
-    told, cursor = report(desk, cursor)
-    assert told == {}, "a hand-over has its time"
+    reported, cursor = report(desk, cursor)
+    assert reported == {}, "a hand-over has its time"
     assert load_memory(cursor).due == pytest.approx(SETTLE)
     settle_within(0.0, monkeypatch)
     assert report(desk, cursor)[0] == {"all_owned": (False, "ERROR")}
 
 
-def test_where_workers_decide_alone_what_is_parked_or_nobodys_is_told_and_that_it_is_well_again(
+def test_where_workers_decide_alone_parked_and_unowned_partitions_are_reported_and_their_end(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody publishes a target: who owns what is what the agents did."""
+    """No controller publishes a target: the agents decide the owners."""
     settle_within(0.0, monkeypatch)
     desk.land("a", "b")
     desk.tree.found(protocol="claim")
     desk.tree.grow("p", ["a", "b"])
     found_own_records(desk.tree, ("p:a", "p:b"))
-    told, cursor = report(desk)
-    assert told["all_owned"] == (False, "ERROR")
+    reported, cursor = report(desk)
+    assert reported["all_owned"] == (False, "ERROR")
     desk.start("w1")
-    told, cursor = report(desk, cursor)
-    assert told == {"all_owned": (True, "ERROR")}
-    park(desk.tree, "p:a", "somebody has to look")
+    reported, cursor = report(desk, cursor)
+    assert reported == {"all_owned": (True, "ERROR")}
+    park(desk.tree, "p:a", "an operator has to look")
     assert report(desk, cursor)[0] == {"none_parked": (False, "ERROR")}
     unpark(desk.tree, "p:a")
     assert report(desk, cursor)[0] == {"none_parked": (True, "ERROR")}
     desk.stores.pop().close()
-    told, cursor = report(desk, cursor)
-    assert told == {"all_owned": (False, "ERROR")}
+    reported, cursor = report(desk, cursor)
+    assert reported == {"all_owned": (False, "ERROR")}
     desk.start("w2")
     assert report(desk, cursor)[0] == {"all_owned": (True, "ERROR")}
     assert desk.tree.head().record.epoch == 0
 
 
-def test_under_a_trickle_every_check_is_evaluated_whatever_it_says(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a busy pipeline half of the samples were "Not Evaluated", of a failed check too. Two runs tell in turns; whoever
-    makes a materialization tells again of it what the checks said last. The ablation is who only makes it."""
+def test_under_a_trickle_every_check_is_evaluated_whatever_its_result(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a busy pipeline half of the samples were "Not Evaluated", of a failed check too. Two runs report in turns. The
+    run that makes a materialization repeats the checks' last results for it. The ablation makes it only."""
     ready(desk)
     _, cursor = report(desk)
     specs = checks.list_checks(desk.catalog.pipelines["p"], names)
@@ -114,27 +116,27 @@ def test_under_a_trickle_every_check_is_evaluated_whatever_it_says(desk: Desk, m
     _, cursor = report(desk, cursor)
     before = {spec.key: read_said(desk.instance, spec.key) for spec in specs}
 
-    def make(tells: bool) -> set[str]:
+    def make(repeats: bool) -> set[str]:
         assert trickle.execute_in_process(instance=desk.instance).success
-        for said in repeat(desk.instance, specs) if tells else ():
+        for said in repeat(desk.instance, specs) if repeats else ():
             desk.instance.report_runless_asset_event(said)
         return list_counted(desk.instance, specs)
 
-    assert [make(tells=True) for _ in range(5)] == 5 * [everything]
+    assert [make(repeats=True) for _ in range(5)] == 5 * [everything]
     after = {spec.key: read_said(desk.instance, spec.key) for spec in specs}
     for key, last in before.items():
         now = after[key]
         assert last
         assert now
         assert (now[0].passed, now[0].severity, now[0].metadata) == (last[0].passed, last[0].severity, last[0].metadata)
-    assert report(desk, cursor)[0] == {}, "what is counted is not told again"
-    assert make(tells=False) == set()
-    assert set(report(desk, cursor)[0]) == everything, "the next look tells of what somebody else made"
+    assert report(desk, cursor)[0] == {}, "what is counted is not reported again"
+    assert make(repeats=False) == set()
+    assert set(report(desk, cursor)[0]) == everything, "the next look reports another process's materialization"
     assert list_counted(desk.instance, specs) == everything
 
 
-def test_a_check_whose_run_was_cancelled_before_it_was_evaluated_is_told_again(desk: Desk) -> None:
-    """Its newest record is of the plan. The sensor failed at it, so that nothing was told any more."""
+def test_a_check_whose_run_was_cancelled_before_it_was_evaluated_is_reported_again(desk: Desk) -> None:
+    """Its newest record is of the plan. The sensor failed at it, so that nothing was reported any more."""
     ready(desk)
     _, cursor = report(desk)
     cancel_check(desk.instance, desk.repository, dg.AssetCheckKey(names.records("p"), "none_parked"))
@@ -177,7 +179,7 @@ def test_no_look_is_so_long_that_the_next_one_is_late(desk: Desk, monkeypatch: p
 
 
 def test_what_may_heal_is_looked_at_again_when_it_should_have() -> None:
-    """It was on the page, and somebody was called, up to a whole pause later."""
+    """It was on the page, and an alert was sent, up to a whole pause later."""
     slow = Memory(took=1.6)
     assert choose_pause(slow) == REST * 1.6
     assert choose_pause(replace(slow, due=10.0)) == 10.0
@@ -186,7 +188,7 @@ def test_what_may_heal_is_looked_at_again_when_it_should_have() -> None:
     assert choose_pause(Memory(took=60.0)) == LONGEST
 
 
-def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
+def test_a_gap_is_reported_as_long_as_the_log_has_it_whichever_run_works_meanwhile(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pass of the next run hid the failure of the one before: each looked at its own keys."""
@@ -199,15 +201,15 @@ def test_a_gap_is_told_as_long_as_the_log_has_it_whoever_works_meanwhile(
 
     log = [entry(1, "p:a", 0, 1), entry(2, "p:a", 5, 6)]
     monkeypatch.setattr(Ledger, "read_log", lambda _, since=-1: tuple(e for e in reversed(log) if e.version > since))
-    told, cursor = report(desk)
-    assert told["no_gap"] == (False, "ERROR")
+    reported, cursor = report(desk)
+    assert reported["no_gap"] == (False, "ERROR")
     log += [entry(v, "p:b", v, v + 1) for v in range(3, 2000)]
-    told, cursor = report(desk, cursor)
-    assert told == {}, "it is on the page, and stays"
+    reported, cursor = report(desk, cursor)
+    assert reported == {}, "it is on the page, and stays"
     log += [entry(2000, "p:b", 2000, 2001)]
     assert report(desk, cursor)[0] == {}
     del log[:]
-    assert report(desk, cursor)[0] == {"no_gap": (True, "ERROR")}, "another table stands there"
+    assert report(desk, cursor)[0] == {"no_gap": (True, "ERROR")}, "another table is there"
 
 
 def test_what_cannot_be_looked_at_is_red_on_the_page_and_green_again_later(desk: Desk) -> None:
@@ -240,8 +242,8 @@ def test_runs_that_fail_and_a_sensor_that_is_off_are_red_on_the_page(
     for number in range(3):
         run = desk.run("p__consume", Status.STARTED, **{WORKER_TAG: "w1"})
         desk.instance.report_run_failed(run)
-        told, cursor = report(desk, cursor)
-        assert told == {"keeps_up": (False, "WARN" if number < 2 else "ERROR")}
+        reported, cursor = report(desk, cursor)
+        assert reported == {"keeps_up": (False, "WARN" if number < 2 else "ERROR")}
     desk.instance.report_run_failed(desk.run("p__consume", Status.STARTED))  # a click
     desk.run("p__consume", Status.SUCCESS, **{WORKER_TAG: "w1"})
     assert report(desk, cursor)[0] == {"keeps_up": (True, "ERROR")}
@@ -259,8 +261,8 @@ def test_runs_that_fail_and_a_sensor_that_is_off_are_red_on_the_page(
     assert report(desk, cursor)[0] == {"keeps_up": (False, "ERROR")}
 
 
-def test_a_table_of_another_group_is_told_from_one_that_cannot_be_read() -> None:
-    """Of the first a person is told at once: it does not heal."""
+def test_a_table_of_another_group_is_distinguished_from_an_unreadable_one() -> None:
+    """The first needs an operator at once: it does not heal."""
     assert describe_refusal(ForeignTable("it is another group's. rota adopt")).foreign
     assert not describe_refusal(EnvironmentFailed("the disk is gone. Mount it")).foreign
 
@@ -301,12 +303,12 @@ def test_a_partition_that_moves_and_at_which_nothing_lands_is_shown_with_its_own
     own = desk.tree.owned(("p:a",))["p:a"]
     other = next(one for one in incarnations.values() if one != own.incarnation)
     claim_one(desk.tree, other, "p:a", own.version)
-    told, cursor = report(desk, cursor)
+    reported, cursor = report(desk, cursor)
     own = desk.tree.owned(("p:a",))["p:a"]
     assert (read_owner(desk, "p:a")["incarnation"] == other) is guarded
     if guarded:
         assert read_owner(desk, "p:a") == dict(describe_owner(other, own.token, desk.tree.head().record.epoch))
-        assert set(told) <= {one.name for one in checks.list_checks(desk.catalog.pipelines["p"], names)}
+        assert set(reported) <= {one.name for one in checks.list_checks(desk.catalog.pipelines["p"], names)}
         assert list_counted(desk.instance, checks.list_checks(desk.catalog.pipelines["p"], names)) == {
             one.name for one in checks.list_checks(desk.catalog.pipelines["p"], names)
         }, "and its checks count"

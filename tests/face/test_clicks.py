@@ -47,7 +47,7 @@ def asked(line: Line) -> Asked:
     line.holds("c", {key: [1, 2, 3] for key in KEYS})
     for pipeline, keys, files in (("a", ("k1", "k2", "k3"), 1), ("b", ("all",), 1), ("c", KEYS, 2)):
         wanted = {f"{pipeline}:{key}": files for key in keys}
-        wait_until(lambda p=pipeline, wanted=wanted: is_told(line, p, wanted), pause=1)
+        wait_until(lambda p=pipeline, wanted=wanted: is_reported(line, p, wanted), pause=1)
     at_rest = line.epoch_where(
         "day", lambda e: len(e.after) == 2 and max(e.after.values()) - min(e.after.values()) <= 1
     )
@@ -62,14 +62,14 @@ def list_assets(pipeline: str) -> list[list[str]]:
     return [[pipeline, kind] for kind in ("ownership", "records", "checkpoints")]
 
 
-def is_told(line: Line, pipeline: str, offsets: Mapping[str, int]) -> bool:
+def is_reported(line: Line, pipeline: str, offsets: Mapping[str, int]) -> bool:
     """Whether the page shows these offsets, so that no run has more to tell of these partitions."""
     shown = find_newest(line, pipeline, "checkpoints")
     return {partition: shown.get(partition, {}).get("offset") for partition in offsets} == offsets
 
 
 def read_epoch(line: Line) -> dict[str, Any]:
-    """What the page says of the newest epoch of group `day`."""
+    """The newest epoch of group `day` on the page."""
     shown = line.dev.materializations("day", "assignment")[0]["metadata"]
     return {name: shown[name] for name in ("epoch", "what happened", "partitions moved")}
 
@@ -143,7 +143,7 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     failed = dev.launch("c__replay", early)  # two were consumed
 
     change(line, "r1", 3, 11, 12, 13)
-    assert yaml.safe_load(dev.open_launchpad("c__replay")) == {}, "nothing is asked for that nobody has to choose"
+    assert yaml.safe_load(dev.open_launchpad("c__replay")) == {}, "the launchpad asks for nothing that needs no choice"
     filled = yaml.safe_load(dev.fill_in("c__replay", "c:r1", list_assets("c")))
     assert filled == {"ops": {"c__batch": {"config": {"replay": {"changed": True}}}}}
     run = dev.launch("c__replay", filled, dagster__partition="c:r1")
@@ -169,9 +169,7 @@ def test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_run
     assert {kind: find_shown(line, kind) for kind in shown} == shown
 
 
-def test_a_backfill_of_any_keys_consumes_what_is_new_and_says_so_of_those_with_nothing(
-    line: Line, asked: Asked
-) -> None:
+def test_a_backfill_of_any_keys_consumes_what_is_new_and_marks_those_with_nothing(line: Line, asked: Asked) -> None:
     before = asked.checkpoints
     assert wait_ended(line, asked.chosen) == "COMPLETED_SUCCESS"
     after = find_newest(line, "a", "checkpoints")

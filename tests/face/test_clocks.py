@@ -43,7 +43,7 @@ def test_a_failed_job_rests_no_longer_than_it_is_to(off: float) -> None:
 
 
 @pytest.mark.parametrize("off", [-BACK, BACK])
-def test_a_run_whose_server_went_down_is_over_whatever_the_clock_says(off: float) -> None:
+def test_a_run_whose_server_went_down_is_over_at_any_time_of_the_clock(off: float) -> None:
     lost = run(Status.STARTED, time.time() + off, '{"host": "127.0.0.1", "port": 1}')
     instance = Instance(lost)
     assert runs.Runs(instance, "job", {}).list_unfinished(GROUP) == []  # type: ignore[arg-type]
@@ -70,5 +70,5 @@ def test_only_a_server_that_refuses_is_gone(said: OSError, monkeypatch: pytest.M
     monkeypatch.setattr(socket, "create_connection", connect)
     there = run(Status.STARTED, 0.0, '{"host": "code-server", "port": 4000}')
     assert runs.Runs(Instance(there), "job", {}).list_unfinished(GROUP) == [there.dagster_run]  # type: ignore[arg-type]
-    said = ConnectionRefusedError("nobody listens")
+    said = ConnectionRefusedError("no server listens")
     assert runs.Runs(Instance(there), "job", {}).list_unfinished(GROUP) == []  # type: ignore[arg-type]

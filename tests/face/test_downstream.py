@@ -1,4 +1,4 @@
-"""What stands below a table in the user's own file follows it: no batch is forgotten, none is followed twice."""
+"""An asset below a table in the user's own file follows it: no batch is forgotten, none is followed twice."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

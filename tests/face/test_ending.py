@@ -1,4 +1,4 @@
-"""Who makes room for whom, and a file that changes under a run."""
+"""Which run makes room for which, and a file that changes under a run."""
 
 import heapq
 from collections import defaultdict
@@ -65,7 +65,7 @@ def play(
     return waited
 
 
-def test_with_fewer_slots_than_workers_nobody_waits_longer_than_one_max_run_and_all_have_their_turn() -> None:
+def test_with_fewer_slots_than_workers_no_run_waits_longer_than_one_max_run_and_all_have_their_turn() -> None:
     waited = play(3600)
     assert len(waited) == 30
     assert max(seconds for each in waited.values() for seconds in each) <= MAX_RUN
@@ -146,7 +146,7 @@ def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queu
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, asked, alive = [0.0], [], [True]
-    monkeypatch.setattr(ending, "find_waiting", lambda *_: asked.append(now[0]) or "somebody waits")
+    monkeypatch.setattr(ending, "find_waiting", lambda *_: asked.append(now[0]) or "another run waits")
     file = tmp_path / "p.py"
     declared = "pipeline = Pipeline(files('x', format='csv', schema='a int'), delta('y'))"
     text = f"from rota import Pipeline, delta, files\n{declared}\n"
@@ -159,7 +159,7 @@ def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queu
         assert "taken for dead" in find_reason()
         alive[0] = True
         now[0] = SERVES
-        assert find_reason() == "somebody waits"
+        assert find_reason() == "another run waits"
         assert not find_reason()
         assert asked == [SERVES]
         file.write_text(text + "\n")

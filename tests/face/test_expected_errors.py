@@ -25,11 +25,11 @@ def tick_on_server(desk: Desk, folder: Path, *sensors: str) -> Iterator[Serializ
     (folder / "home").mkdir()
     with dg.DagsterInstance.local_temp(str(folder / "home")) as instance:
         for sensor in sensors:
-            told = get_external_sensor_execution(
+            raised = get_external_sensor_execution(
                 desk.repository, None, instance.get_ref(), sensor, None, None, None, None, None
             )
-            assert isinstance(told, SensorExecutionErrorSnap)
-            yield told.error
+            assert isinstance(raised, SensorExecutionErrorSnap)
+            yield raised.error
 
 
 @pytest.mark.parametrize("guard", [True, False], ids=["one line", "as it was raised"])
@@ -43,10 +43,10 @@ def test_no_zookeeper_is_one_line_of_a_tick_that_fails_and_never_no_workers(
         pass
     for sensor in ("membership", "backlog", "checks") if not guard else ():
         monkeypatch.setattr(f"rota.dagster.sensors.{sensor}.in_one_line", nullcontext)
-    for told in tick_on_server(desk, tmp_path, dagster_name(desk.group, "membership"), "p__backlog", "p__checks"):
-        text = told.to_string()
+    for raised in tick_on_server(desk, tmp_path, dagster_name(desk.group, "membership"), "p__backlog", "p__checks"):
+        text = raised.to_string()
         assert (text == str(said.value), "Stack Trace" in text) == (guard, not guard)
-        assert told.cls_name == "Unavailable" or not guard, (
+        assert raised.cls_name == "Unavailable" or not guard, (
             "by its kind an alert knows that all sensors fail of one cause"
         )
 
@@ -62,10 +62,10 @@ def test_a_table_that_cannot_be_read_is_one_line_of_its_check(
     found = desk.tick("p__checks")
     assert isinstance(found, dg.SensorResult)
     said = {one.check_name: one for one in found.asset_events if isinstance(one, dg.AssetCheckEvaluation)}
-    told = str(said["source_and_table_answer"].description)
-    assert f"{log.parent} is no table that can be read (" in told.replace("`", "")
-    assert "Trace" not in told
-    assert "\n" not in told
+    raised = str(said["source_and_table_answer"].description)
+    assert f"{log.parent} is no table that can be read (" in raised.replace("`", "")
+    assert "Trace" not in raised
+    assert "\n" not in raised
 
 
 def test_a_run_stores_the_line_and_its_kind_and_no_traceback() -> None:

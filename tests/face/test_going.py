@@ -69,7 +69,9 @@ def test_a_run_that_has_no_node_yet_or_any_more_is_not_taken_for_dead(
     monkeypatch.setattr(runs, "LONGEST_START", -1.0)
     assert find_launched(desk) == {"w2"}
     unfinished = desk.instance.get_runs(dg.RunsFilter(statuses=runs.UNFINISHED))
-    assert [one.run_id for one in unfinished] == [launched_elsewhere.run_id], "of another launcher nobody can tell"
+    assert [one.run_id for one in unfinished] == [launched_elsewhere.run_id], (
+        "the state of another launcher's run is unknown"
+    )
 
 
 def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +94,7 @@ def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monk
 
 
 def test_dagster_tries_no_run_again_that_the_sensor_launches_anew(desk: Desk, tmp_path: Path) -> None:
-    """Of a worker whose run crashed, or was taken for dead, two runs stood beside each other."""
+    """A worker whose run crashed, or was taken for dead, had two runs at once."""
     ready(desk)
     asked = desk.tick("p__backlog")
     assert isinstance(asked, dg.SensorResult)

@@ -9,7 +9,7 @@ from tests.waiting import wait_until
 
 
 def test_a_reload_ends_the_ticks_of_the_code_before_it(reload: Reload) -> None:
-    """The tick of a new pipeline's group went on with the old code for up to its window, and nobody saw the new folder."""
+    """The tick of a new pipeline's group used the old code for up to its window, and did not see the new folder."""
     assert reload.ended - reload.began < polling.WINDOW - 1, "not by itself"
 
 

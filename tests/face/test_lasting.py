@@ -1,5 +1,5 @@
-"""A run that serves its worker, on the whole line: many batches in one run, and every reason to end it. Nobody else's run is
-launched meanwhile: on a slow machine it stands in the queue so long that a run makes room for it."""
+"""A run that serves its worker, on the whole line: many batches in one run, and every reason to end it. No other run is
+launched meanwhile: on a slow machine it waits in the queue so long that a run makes room for it."""
 
 import itertools
 from typing import Any
@@ -43,8 +43,8 @@ class Feed:
         """The consuming runs by id, but for those that had ended before."""
         return {r["runId"]: r for r in self.line.dev.runs(rota__consume="b") if r["runId"] not in self.earlier}
 
-    def list_told(self, key: str) -> list[dict[str, Any]]:
-        """What was told of a partition, oldest first."""
+    def list_reported(self, key: str) -> list[dict[str, Any]]:
+        """The materializations of a partition, oldest first."""
         shown = self.line.dev.materializations("b", "records", limit=200)
         return [one for one in reversed(shown) if one["partition"] == f"b:{key}"]
 
@@ -60,7 +60,7 @@ class Feed:
         return next((r["runId"] for r in mine if r["status"] == "STARTED"), "")
 
 
-def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing_comes(feed: Feed) -> None:
+def test_one_run_consumes_what_comes_reports_sums_hands_over_and_ends_when_nothing_comes(feed: Feed) -> None:
     feed.land("a", "b")
     feed.wait_consumed()
     incarnation = wait_until(lambda: feed.find_owner("a"))
@@ -68,7 +68,7 @@ def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing
     for _ in range(8):
         feed.land("a")
         feed.wait_consumed()
-    assert run in {one["runId"] for one in feed.list_told("a")}
+    assert run in {one["runId"] for one in feed.list_reported("a")}
     assert feed.find_serving(incarnation) == run, "no launch for what came"
 
     taker = "w1" if worker_of(incarnation) == "w2" else "w2"
@@ -88,18 +88,18 @@ def test_one_run_consumes_what_comes_tells_sums_hands_over_and_ends_when_nothing
     wait_until(lambda: all(r["status"] == "SUCCESS" for r in feed.runs().values()), pause=1)
     assert "the run ends: nothing came for " in feed.line.dev.messages(run)
     for key, numbers in feed.landed.items():
-        told = feed.list_told(key)
-        assert sum(one["metadata"]["rows"] for one in told) == len(numbers), "a sum of what it covers"
-        ranges = [tuple(map(int, one["metadata"]["offsets"][1:-1].split(", "))) for one in told]
+        reported = feed.list_reported(key)
+        assert sum(one["metadata"]["rows"] for one in reported) == len(numbers), "a sum of what it covers"
+        ranges = [tuple(map(int, one["metadata"]["offsets"][1:-1].split(", "))) for one in reported]
         assert ranges[0][0] == 0
         assert ranges[-1][1] == len(numbers), "and always the last"
         assert [start for start, _ in ranges[1:]] == [end for _, end in ranges[:-1]]
-    mine = [one for one in feed.list_told("a") if one["runId"] == run]
+    mine = [one for one in feed.list_reported("a") if one["runId"] == run]
     lasted = feed.runs()[run]["endTime"] - feed.runs()[run]["startTime"]
     assert len(mine) <= 2 + lasted / REPORT, "one in so many seconds, and the last"
 
 
-def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_to_tell(feed: Feed) -> None:
+def test_a_run_that_is_cancelled_between_two_batches_ends_and_reports_the_rest(feed: Feed) -> None:
     feed.land("c")
     feed.wait_consumed()
     incarnation = feed.find_owner("c")
@@ -109,7 +109,7 @@ def test_a_run_that_is_cancelled_between_two_batches_ends_and_tells_what_it_has_
     feed.line.dev.cancel(run)
     wait_until(lambda: feed.runs()[run]["status"] == "CANCELED", pause=1)
     landed = len(feed.landed["c"])
-    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_told("c")) == landed, pause=1)
+    wait_until(lambda: sum(one["metadata"]["rows"] for one in feed.list_reported("c")) == landed, pause=1)
     feed.land("c")
     feed.wait_consumed()
 
@@ -127,11 +127,11 @@ def test_a_run_whose_pipeline_file_changes_ends_and_the_next_one_has_the_new_one
 
 
 def test_under_a_trickle_all_is_materialized_and_a_reload_ends_no_run(feed: Feed) -> None:
-    """It is the last: a click tells the last numbers of what has nothing new again, and the others add up what is told."""
+    """It is the last test: a click repeats the last numbers of partitions without new data, which other tests add up."""
     feed.land("a", "b")
     feed.wait_consumed()
     run = wait_until(lambda: feed.find_serving(feed.find_owner("a")))
-    over = {one for one, told in feed.runs().items() if told["endTime"]}
+    over = {one for one, reported in feed.runs().items() if reported["endTime"]}
     backfill = feed.line.dev.backfill([["b", kind] for kind in ("ownership", "records", "checkpoints")], None)
     feed.line.dev.reload()
 
@@ -145,4 +145,4 @@ def test_under_a_trickle_all_is_materialized_and_a_reload_ends_no_run(feed: Feed
     assert feed.runs()[run]["status"] in ("STARTED", "SUCCESS")
     feed.land("a")
     feed.wait_consumed()
-    assert {told["status"] for one, told in feed.runs().items() if one not in over} <= {"STARTED", "SUCCESS"}
+    assert {reported["status"] for one, reported in feed.runs().items() if one not in over} <= {"STARTED", "SUCCESS"}

@@ -1,7 +1,7 @@
 """The line as a whole, `dagster dev` with its daemon: sensor -> assignment -> runs -> table -> checkpoint, no hand on it.
 
 Each test lands keys of its own and leaves its group at rest. What happens in group `night` is played while the tests of
-group `day` go on: the groups share nothing but the line. Who stops a part of the line comes after them.
+group `day` go on: the groups share nothing but the line. Tests that stop a part of the line come after them.
 """
 
 import time
@@ -257,6 +257,6 @@ def test_while_zookeeper_is_gone_ticks_and_runs_fail_with_the_line_of_a_command_
         assert error["message"].startswith(f"No ZooKeeper at {zookeeper.hosts} after 5 s (")
         assert "Start one with `rota up`" in error["message"]
         assert (len(error["message"].splitlines()), error["stack"], error["cause"]) == (1, [], None)
-    line.land("a", "outage", 1)  # a new partition: whoever sees it has something to ask for, and its tick ends
+    line.land("a", "outage", 1)  # a new partition: the sensor that sees it requests a run, and its tick ends
     wait_until(lambda: len(find_ticks(back, "SKIPPED", "SUCCESS")) == len(sensors), pause=1)
     line.holds("a", {"outage": [1]})

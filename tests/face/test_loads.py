@@ -33,8 +33,8 @@ pipeline = Pipeline(
 
 @pytest.fixture(autouse=True)
 def no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for the elder of two files waits for none."""
-    monkeypatch.setattr(Ages, "known", ({}, {}, " (nobody can tell)"))
+    """A request for the elder of two files waits for none."""
+    monkeypatch.setattr(Ages, "known", ({}, {}, " (it is unknown)"))
 
 
 def write(folder: Path, **pipelines: str) -> Path:
@@ -289,15 +289,15 @@ def test_a_resource_of_the_location_is_there_for_the_files(tmp_path: Path) -> No
     assert dg.Definitions.merge(mine, own).get_repository_def()
 
 
-def test_who_does_not_import_dagster_can_ask_what_it_does_not_serve(tmp_path: Path) -> None:
+def test_a_process_without_dagster_can_ask_what_dagster_does_not_serve(tmp_path: Path) -> None:
     declare(tmp_path, "a")
     needs = "@dg.asset\ndef other(warehouse: dg.ResourceParam[str]) -> None: ...\n"
     declare(tmp_path, "m", f"{OWN}{needs}@dg.asset(key=['a', 'late'])\ndef also() -> None: ...")
     (tmp_path / "z.py").write_text("raise ValueError('half written')")
-    told = find_unserved(tmp_path)
-    assert list(told) == ["m.py", "z.py"]
-    assert "AssetKey(['a', 'late'])" in told["m.py"]
-    assert "warehouse" not in told["m.py"], "the location may have it"
+    found = find_unserved(tmp_path)
+    assert list(found) == ["m.py", "z.py"]
+    assert "AssetKey(['a', 'late'])" in found["m.py"]
+    assert "warehouse" not in found["m.py"], "the location may have it"
 
 
 def test_the_checkout_loads_from_any_directory_with_no_zookeeper_and_no_java(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The job that maintains a pipeline's tables: what it did stands on the page, and what failed makes it red."""
+"""The job that maintains a pipeline's tables: the page shows what it did, and a failure makes it red."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def make_pipeline(folder: Path) -> Pipeline:
     return Pipeline(files("/landing", format="json", schema="n int"), delta(str(folder / "table")), name="my-p")
 
 
-def test_what_it_did_stands_on_the_page(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+def test_the_page_shows_what_it_did(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     pipeline = make_pipeline(tmp_path)
     table = open_tables(pipeline, pipeline.group, "0" * 32).main
     for _ in range(FEW):

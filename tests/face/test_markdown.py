@@ -24,7 +24,7 @@ def test_a_path_is_shown_as_it_is(text: str, shown: str) -> None:
 
 
 @given(st.text("ab_*<[~ `.\n", max_size=30))
-def test_nothing_is_lost_and_no_mark_stands_outside_code(text: str) -> None:
+def test_nothing_is_lost_and_no_mark_is_outside_code(text: str) -> None:
     shown = as_code(text)
     assert shown.replace("`", "") == text.replace("`", "")
     if "`" not in text:

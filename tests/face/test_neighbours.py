@@ -66,14 +66,14 @@ class Neighbour(Line):
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
 
     def rota(self, *words: str) -> str:
-        """What a command says under the settings of this deployment."""
+        """The output of a command under the settings of this deployment."""
         command = [sys.executable, "-m", "rota", *words]
         environ = {**os.environ, **self.environ}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=LONG)
         return done.stdout or done.stderr
 
     def list_needs(self) -> list[dict[str, Any]]:
-        """What `rota status` says to need a person."""
+        """What needs an operator by `rota status`."""
         return list(json.loads(self.rota("status", "--json"))["needs"])
 
 
@@ -171,10 +171,10 @@ def test_two_deployments_on_one_instance_do_not_touch_each_other(
 
 
 def have_followed(dev: DagsterDev, *place: str) -> set[str]:
-    """The keys for which the asset below ran after the newest batch, and at most once for each that was told."""
-    told, ran = (group_times(dev, *place, asset) for asset in ("records", "follows"))
-    assert all(len(ran[key]) <= len(told[key]) for key in ran)
-    return {key for key, times in ran.items() if max(times) > max(told[key])}
+    """The keys for which the asset below ran after the newest batch, and at most once for each that was reported."""
+    reported, ran = (group_times(dev, *place, asset) for asset in ("records", "follows"))
+    assert all(len(ran[key]) <= len(reported[key]) for key in ran)
+    return {key for key, times in ran.items() if max(times) > max(reported[key])}
 
 
 def group_times(dev: DagsterDev, *key: str) -> dict[str, list[float]]:

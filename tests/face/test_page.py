@@ -59,7 +59,7 @@ def test_the_page_shows_epoch_worker_lag_and_lineage(line: Line, page: Page) -> 
     follow(page, "/assets/a/records?view=partitions&partition=a%3Ax")
     expect(page.get_by_role("cell", name="_offset", exact=True).first).to_be_visible()
 
-    # The page of all assets folds each group into one box: the lineage is told from an asset.
+    # The page of all assets folds each group into one box: the lineage is opened from an asset.
     follow(page, "/assets/day/assignment?view=lineage&lineageDepth=4")
     for asset in ("membership", "ownership", "records", "checkpoints"):
         expect(page.get_by_text(asset, exact=True).first).to_be_visible()

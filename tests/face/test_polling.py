@@ -28,14 +28,14 @@ def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypa
 def test_a_tick_ends_with_its_code_server(name: str) -> None:
     """Dagster leaves it running after a reload: with the old code it would launch for as long as its window, and the tick of
     the new code waits for it."""
-    told, looks = threading.Event(), list[int]()
-    guard = threading.Thread(target=told.wait, name=name)
+    ended, looks = threading.Event(), list[int]()
+    guard = threading.Thread(target=ended.wait, name=name)
     guard.start()
 
     def look() -> bool:
         looks.append(len(looks))
         if len(looks) == 3:
-            told.set()
+            ended.set()
             guard.join()
         return False
 
@@ -43,7 +43,7 @@ def test_a_tick_ends_with_its_code_server(name: str) -> None:
     assert looks == [0, 1, 2]
 
 
-def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_nobody_listened() -> None:
+def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_no_poll_waited() -> None:
     """A look two seconds later would be two seconds more without the partitions of the dead."""
     server = MemoryServer(lambda: 0.0)
     store, other = server.connect(), server.connect()
@@ -55,7 +55,7 @@ def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_nobody_listened
         bell.listen(store, "/lives")
         looks.append(len(store.children("/lives")))
         if len(looks) == 1:
-            other.create("/lives/w1", ephemeral=True)  # after the look, before anybody waits
+            other.create("/lives/w1", ephemeral=True)  # after the look, before a poll waits
         elif len(looks) == 2:
             other.close()
         return looks[-1]
@@ -74,10 +74,10 @@ def pass_time(now: list[float], seconds: float) -> None:
     ("settings", "places"),
     [("", 0), ("sensors: {use_threads: false}", 0), ("sensors: {use_threads: true, num_workers: 8}", 4)],
 )
-def test_a_tick_waits_only_where_nobody_waits_for_it(
+def test_a_tick_waits_only_where_no_sensor_waits_for_it(
     settings: str, places: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where Dagster evaluates sensors one after another a group and three pipelines held up everybody's for 75 s."""
+    """Where Dagster evaluates sensors one after another a group and three pipelines held up all sensors for 75 s."""
     (tmp_path / "dagster.yaml").write_text(settings)
     for server in ("DAGSTER_GRPC_MAX_WORKERS", "DAGSTER_CODE_SERVER_MAX_WORKERS"):
         monkeypatch.setenv(server, "24")

@@ -14,7 +14,7 @@ from rota.face.dagster_state import LOST
 
 ROOT = Path(__file__).parents[2]
 PRIVATE = re.compile(r"^\s*(?:from|import) dagster(?:_\w+)?(?:\.\w+)*\._\S+", re.M)
-TEXTS = {  # what of ours hangs on a text of Dagster's -> the module that has it, and the text
+TEXTS = {  # what depends on a text of Dagster's -> the module that has it, and the text
     "threads of the code server": ("dagster._grpc.server", [f'name="{name}"' for name in private.GUARDS]),
     "threads it may have": ("dagster._cli.api", [f'envvar="{private.SERVERS[0]}"']),
     "and those of the second": ("dagster._cli.code_server", [f'envvar="{private.SERVERS[1]}"']),
@@ -43,8 +43,8 @@ def test_dagster_writes_the_tags_that_we_read() -> None:
 
 
 @pytest.mark.parametrize("what", TEXTS)
-def test_dagster_says_it_as_we_read_it(what: str) -> None:
-    """A release that says it otherwise is seen here, not by a run that is never found dead."""
+def test_dagster_has_the_text_that_rota_reads(what: str) -> None:
+    """A release with another text fails here, and not by a run that is never found dead."""
     module, texts = TEXTS[what]
     spec = find_spec(module)
     assert spec is not None

@@ -64,7 +64,7 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     assert {*tags, GOING, PARKED_TAG} == list_keys("run tag")
 
 
-def test_what_a_pipeline_says_of_itself_stands_on_its_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_assets_have_what_a_pipeline_declares_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PLACE", "/tables")
     said = """
 from datetime import timedelta
@@ -91,22 +91,22 @@ pipeline = Pipeline(
 
 
 def test_the_keys_of_the_page_are_those_that_the_protocol_lists() -> None:
-    """And it says which are read back: whoever renames one changes what is told and what is purged."""
+    """And the page lists which are read back: renaming one changes what is reported and what is purged."""
     page = (ROOT / "docs" / "protocol.md").read_text()
-    told = {value for name in dir(page_keys) if name.isupper() and isinstance(value := getattr(page_keys, name), str)}
-    assert told <= (
+    named = {value for name in dir(page_keys) if name.isupper() and isinstance(value := getattr(page_keys, name), str)}
+    assert named <= (
         list_keys("metadata of a pipeline's assets")
         | list_keys("metadata of `<group>/assignment`")
         | {page_keys.NEEDS, page_keys.ERROR}
     )
     (read_back,) = re.findall(r"Rota reads (.*?)\n\n", page, re.S)
-    assert {name for name in re.findall(r"`([\w ]+)`", read_back) if name in told - {"checkpoints"}} == {
+    assert {name for name in re.findall(r"`([\w ]+)`", read_back) if name in named - {"checkpoints"}} == {
         *page_keys.READ_BACK
     }
 
 
 def test_a_key_of_the_page_is_written_out_in_one_place() -> None:
-    """A second text of one is found by nobody when it changes."""
+    """A second copy of a text is overlooked when it changes."""
     for folder in ("assets", "sensors", "rota/dagster"):
         for path in (ROOT / folder).glob("*.py"):
             text = path.read_text()

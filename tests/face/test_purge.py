@@ -1,4 +1,4 @@
-"""Old consuming runs go out of Dagster's storage, and the page still shows where each partition stands."""
+"""Old consuming runs go out of Dagster's storage, and the page still shows the offset of each partition."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,7 @@ def consume(
 
 
 def purge(instance: dg.DagsterInstance, location: str = "", **config: object) -> str:
-    """What the job says, launched in this code location."""
+    """The result of the job, launched in this code location."""
     job = make_purge_job([PIPELINE], NAMES)
     tags = {LOCATION_TAG: location} if location else {}
     ended = job.execute_in_process(
@@ -71,7 +71,7 @@ def test_the_newest_of_each_partition_stays_and_so_does_what_a_replay_covers(ins
     newer, again = consume(instance, "p:a"), consume(instance, "p:b", replayed=True)
     theirs = consume(instance, "p:b", tag="q")
     needed = find_needed_runs(instance, PIPELINE, NAMES)
-    assert needed == {newer, theirs}, "the newest, whoever made it"
+    assert needed == {newer, theirs}, "the newest, of any run"
     instance.delete_run(theirs)
     assert find_needed_runs(instance, PIPELINE, NAMES) == {both, newer, again}
     assert purge(instance, older_than_days=0, dry_run=True).startswith("1 run can be removed, 3 stay")

@@ -28,7 +28,7 @@ pipeline = Pipeline(
 
 
 class GroupInMemory:
-    """A group over a ZooKeeper in memory, its clock in hand; `workers` are the stores of those who are live."""
+    """A group over a ZooKeeper in memory, its clock in hand; `workers` are the stores of the live workers."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,7 +95,7 @@ def test_the_first_look_founds_the_group_and_finds_what_is_there(group: GroupInM
     assert (seen.needed, seen.reason) == (False, "1 worker, epoch 1 fits")
 
 
-def test_who_leaves_and_comes_back_is_seen_both_times(group: GroupInMemory) -> None:
+def test_a_worker_that_leaves_and_comes_back_is_seen_both_times(group: GroupInMemory) -> None:
     group.begin("abcd", "w1", "w2")
     group.kill("w2")
     assert group.look().reason == "w2 left"
@@ -173,7 +173,7 @@ def test_new_folders_and_new_pipelines_are_new_partitions(group: GroupInMemory) 
     assert done.sentence == f"Epoch 2: {came}. 2 of 3 placed. Imbalance 1.00."
 
 
-def test_a_source_that_cannot_be_asked_stops_nobody_else(group: GroupInMemory) -> None:
+def test_a_source_that_does_not_answer_stops_no_other(group: GroupInMemory) -> None:
     group.declare("q")
     text = (group.folder / "pipelines" / "q.py").read_text()
     (group.folder / "pipelines" / "q.py").write_text(text.replace(f"{group.folder}/q", "${NOT_SET_ANYWHERE}/q"))
@@ -239,7 +239,7 @@ def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(group
     assert group.read_targets() == {"w1": {"p:a", "p:b"}}
 
 
-def test_nobody_is_an_answer_too(group: GroupInMemory) -> None:
+def test_no_owner_is_an_answer_too(group: GroupInMemory) -> None:
     group.begin("a", "w1")
     group.kill("w1")
     done = rebalance(group.tree, "r")
@@ -250,7 +250,7 @@ def test_nobody_is_an_answer_too(group: GroupInMemory) -> None:
     assert not group.look().needed
 
 
-def test_who_says_goodbye_is_drained_first(group: GroupInMemory) -> None:
+def test_a_worker_that_signs_off_is_drained_first(group: GroupInMemory) -> None:
     group.begin("ab", "w1", "w2")
     tree, incarnation = group.workers["w2"]
     tree.store.set(tree.paths.live(incarnation), encode(Live(leaving=True)), -1)

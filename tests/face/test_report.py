@@ -1,4 +1,4 @@
-"""What a run tells, and when: sums, seldom, the last one always, and what another could not tell."""
+"""What a run reports, and when: sums, seldom, the last one always, and what another run could not report."""
 
 import itertools
 from collections import defaultdict
@@ -50,7 +50,7 @@ class Log:
         return {p: self.sampled[p][:most] for p in versions if p in self.sampled}
 
     def commit_one(self, run: str, token: int, partition: str = "p:a") -> CommittedBatch:
-        """A batch of a run, as `consume` tells it."""
+        """A batch of a run, as `consume` yields it."""
         n = len([one for one in self.entries if partition in one.ranges])
         entry = LogEntry(
             n, 0.0, "commit", "g", f"c{n}", run, "a", 1, {partition: token}, {partition: (n, n + 1)}, {partition: n + 1},
@@ -82,32 +82,32 @@ class Folder:
 
 
 class Page:
-    """What is shown: the batches told of each partition."""
+    """The page: the batches reported for each partition."""
 
     def __init__(self, log: Log) -> None:
         self.log, self.now = log, 0.0
-        self.told: dict[str, list[tuple[float, CommittedBatch]]] = defaultdict(list)
+        self.reported: dict[str, list[tuple[float, CommittedBatch]]] = defaultdict(list)
 
     def report(self, seconds: float = 30.0) -> ProgressReport:
         """A run's report to this page."""
         return ProgressReport(self.read_reported, self.log, seconds, lambda: self.now)
 
     def read_reported(self, partition: str) -> ReportedOffset | None:
-        """Where the page stands."""
-        told = self.told[partition]
-        return ReportedOffset(told[-1][1].end, told[-1][1].token) if told else None
+        """The newest reported offset."""
+        reported = self.reported[partition]
+        return ReportedOffset(reported[-1][1].end, reported[-1][1].token) if reported else None
 
     def tell(self, of: ProgressReport, *, last: bool = False) -> None:
         """What is due appears."""
         for _, batch in of.take_all() if last else of.take_due():
-            self.told[batch.partition].append((self.now, batch))
+            self.reported[batch.partition].append((self.now, batch))
 
     def read_page(self, partition: str = "p:a") -> list[tuple[int, int, int, int]]:
-        """Start, end, rows and bad rows of what was told."""
-        return [(b.start, b.end, b.rows, b.bad_rows) for _, b in self.told[partition]]
+        """Start, end, rows and bad rows of the reports."""
+        return [(b.start, b.end, b.rows, b.bad_rows) for _, b in self.reported[partition]]
 
 
-def test_the_first_is_told_at_once_then_one_sum_in_a_span_and_the_last_always() -> None:
+def test_the_first_is_reported_at_once_then_one_sum_in_a_span_and_the_last_always() -> None:
     page = Page(Log())
     mine = page.report()
     for second in range(100):
@@ -116,9 +116,9 @@ def test_the_first_is_told_at_once_then_one_sum_in_a_span_and_the_last_always() 
             mine.add("w1@1", page.log.commit_one("r", 1))
         page.tell(mine)
     page.tell(mine, last=True)
-    assert [at for at, _ in page.told["p:a"]] == [0.0, 30.0, 60.0, 90.0, 99.0]
+    assert [at for at, _ in page.reported["p:a"]] == [0.0, 30.0, 60.0, 90.0, 99.0]
     assert page.read_page() == [(0, 1, 1, 1), (1, 5, 14, 4), (5, 9, 30, 4), (9, 13, 46, 4), (13, 15, 29, 2)]
-    assert sum(b.seconds for _, b in page.told["p:a"]) == 0.5 * 15
+    assert sum(b.seconds for _, b in page.reported["p:a"]) == 0.5 * 15
     assert page.log.asked == 0, "the log is read only where something is missing"
 
 
@@ -134,11 +134,11 @@ def tell_after_a_kill() -> Page:
     return page
 
 
-def test_what_a_run_that_was_killed_could_not_tell_is_told_by_the_next() -> None:
+def test_the_next_run_reports_what_a_killed_run_could_not() -> None:
     page = tell_after_a_kill()
     assert page.read_page() == [(0, 1, 1, 1), (1, 5, 14, 4)]
-    assert page.told["p:a"][-1][1].healed
-    assert page.told["p:a"][-1][1].run_id == "killed"
+    assert page.reported["p:a"][-1][1].healed
+    assert page.reported["p:a"][-1][1].run_id == "killed"
 
 
 def test_without_a_look_at_the_page_it_would_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_without_a_look_at_the_page_it_would_be_missing(monkeypatch: pytest.Monk
     assert tell_after_a_kill().read_page() == [(0, 1, 1, 1), (4, 5, 5, 1)]
 
 
-def test_a_click_in_which_nothing_is_new_tells_what_is_missing_and_the_run_then_says_it_not_again() -> None:
+def test_a_click_without_new_data_reports_what_is_missing_and_the_run_does_not_repeat_it() -> None:
     page = Page(Log())
     going = page.report()
     for _ in range(3):
@@ -162,7 +162,7 @@ def test_a_click_in_which_nothing_is_new_tells_what_is_missing_and_the_run_then_
     assert find_unreported_before(IdlePartition("p:a", 3, 1, 1), page.read_reported("p:a"), page.log) is None
 
 
-def test_a_table_that_was_restored_is_told_of_again() -> None:
+def test_a_restored_table_is_reported_again() -> None:
     page = Page(Log())
     before = page.report()
     for _ in range(5):
@@ -175,15 +175,15 @@ def test_a_table_that_was_restored_is_told_of_again() -> None:
     assert page.read_page() == [(0, 5, 15, 5), (2, 3, 3, 1)]
 
 
-def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tmp_path: Path) -> None:
+def test_an_owner_is_reported_once_and_again_if_its_token_or_the_epoch_changed(tmp_path: Path) -> None:
     log, epoch = Log(), [1]
     shown: dict[str, Mapping[str, Any]] = {}
     columns: list[dg.TableSchema] = []
 
     def tell(output: RunOutput, token: int) -> list[str]:
         batch = replace(log.commit_one("r", token), epoch=epoch[0])
-        told = output.report_batches([("w1@1", batch)], cast("Any", SimpleNamespace(main=log, source=Folder())))
-        made = [one for one in told if isinstance(one, dg.AssetMaterialization)]
+        reported = output.report_batches([("w1@1", batch)], cast("Any", SimpleNamespace(main=log, source=Folder())))
+        made = [one for one in reported if isinstance(one, dg.AssetMaterialization)]
         shown.update({one.asset_key.path[-1]: one.metadata for one in made})
         columns.extend(one.metadata[SCHEMA].value for one in made if SCHEMA in one.metadata)
         lineage = {one.tags["dagster/input_data_version/default/assignment"] for one in made if len(one.tags or {}) > 1}
@@ -203,20 +203,20 @@ def test_an_owner_is_told_once_and_again_where_its_token_or_the_epoch_changed(tm
         publish(instance)
         assert [tell(output, 2), tell(output, 2)] == [whole, again]
         assert [[one.name for one in schema.columns] for schema in columns] == [["n"]], "once for a run"
-        assert log.counted == 1, "once for a run; then it adds what it tells"
+        assert log.counted == 1, "once for a run; then it adds what it reports"
         assert shown["records"]["dagster/partition_row_count"].value == 100 + 2 + 3 + 4 + 5 + 6
         assert shown["records"]["read from"].value == "file 5 of p:a (offset 5)"
         assert shown["checkpoints"]["last read"].value == "file 5 of p:a (offset 5)"
 
 
-def test_all_of_a_commit_is_told_together_and_before_the_run_goes_on(
+def test_all_of_a_commit_is_reported_together_and_before_the_run_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a first job with 64 partitions each was told by itself, for 0.2 s of a processor each, before its checkpoint."""
-    told, names = list[list[str]](), ["p:a", "p:b", "p:c"]
+    """Each of 64 partitions of a first job was reported alone, for 0.2 s of a processor each, before its checkpoint."""
+    reported, names = list[list[str]](), ["p:a", "p:b", "p:c"]
 
     def tell(due: Iterable[tuple[str, CommittedBatch]], _: object) -> Iterator[object]:
-        told.extend(filter(None, [[batch.partition for _, batch in due]]))
+        reported.extend(filter(None, [[batch.partition for _, batch in due]]))
         yield from ()
 
     def commit_twice() -> Iterator[tuple[str, CommittedBatch]]:
@@ -226,7 +226,7 @@ def test_all_of_a_commit_is_told_together_and_before_the_run_goes_on(
                     "w1@1",
                     CommittedBatch(p, start, start + 1, 1, 0, 0, 1, 1, start, 0.5, "r", f"c{start}", more=more),
                 )
-            assert told == [names] * (start + 1), "also of a run that never rests"
+            assert reported == [names] * (start + 1), "also of a run that never rests"
 
     with dg.DagsterInstance.ephemeral(tempdir=str(tmp_path)) as instance:
         output = RunOutput(cast("Any", SimpleNamespace(instance=instance)), PIPELINE, Names())
@@ -264,8 +264,8 @@ STEPS = st.lists(
 
 @settings(max_examples=200)
 @given(STEPS)
-def test_whoever_works_and_however_runs_end_the_page_has_each_offset_once(steps: list[tuple[str, int]]) -> None:
-    """After a hand-over the former run lives on with what it has to tell, and tells it when it ends."""
+def test_whichever_run_works_and_however_runs_end_the_page_has_each_offset_once(steps: list[tuple[str, int]]) -> None:
+    """After a hand-over the former run continues with unreported batches, and reports them when it ends."""
     page, numbers = Page(Log()), itertools.count(1)
     token = next(numbers)
     going = [(f"r{token}", token, page.report())]

@@ -54,12 +54,12 @@ def test_a_rebalance_starts_and_a_second_one_of_its_group_waits(desk: Desk) -> N
     assert desk.submit(NIGHT) == STARTING
 
 
-def test_a_run_that_consumes_starts_where_there_is_room_and_nobody_waits(desk: Desk) -> None:
+def test_a_run_that_consumes_starts_if_there_is_room_and_no_run_waits(desk: Desk) -> None:
     assert [desk.submit(FLIGHTS) for _ in range(9)] == [STARTING] * 8 + [QUEUED]
     assert desk.submit(DAY) == STARTING, "a slot is kept for it"
 
 
-def test_a_run_that_consumes_stands_behind_those_that_wait(desk: Desk) -> None:
+def test_a_run_that_consumes_queues_behind_those_that_wait(desk: Desk) -> None:
     assert [desk.submit({}), desk.submit(FLIGHTS), desk.submit(DAY)] == [QUEUED, QUEUED, STARTING]
 
 
@@ -86,7 +86,7 @@ def test_a_run_is_launched_only_if_it_never_was_and_is_not_over(
     assert not launched
 
 
-def test_a_launch_that_fails_is_told_to_who_submitted_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_that_fails_is_reported_to_its_submitter(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A code server may be gone at that moment: the tick fails with the reason, and the next one asks again."""
 
     def fail(run_id: str, workspace: object) -> None:

@@ -60,7 +60,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
 
 
 def environment(guarded: Guarded, role: str, folder: Path) -> dict[str, str]:
-    """Everything that a process of the role is told: its SASL password too, over TLS with its certificate."""
+    """Everything that a process of the role receives: its SASL password too, over TLS with its certificate."""
     mine = {**guarded.environment("x509", role), **guarded.environment("sasl", role), "ROTA_ZOOKEEPER": guarded.secure}
     return mine | MARKS | {"ROTA_PIPELINES": str(folder / "pipelines"), "PYTHONPATH": str(ROOT)}
 
@@ -158,7 +158,7 @@ def consume(tree: GroupState, catalog: object, instance: dg.DagsterInstance, fol
 
 
 def check_arguments(worker: "subprocess.Popen[bytes]") -> None:
-    """What everybody on the machine reads: the argument lists."""
+    """What every user of the machine can read: the argument lists."""
     family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
     words = ""
     for one in family:

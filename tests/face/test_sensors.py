@@ -25,7 +25,7 @@ from rota.run.work import WorkWatcher
 from tests.face.desk import Desk, cancel_check, names, ready
 
 
-def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_group_takes_what_fits_and_names_what_does_not(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of a pipeline's new folders were refused at the bound, and a tick that asked for a rebalance said nothing."""
     monkeypatch.setattr("rota.coordination.limits.MAX_IDS", 2)
     desk.land("day-3", "day-1", "day-2")
@@ -40,7 +40,7 @@ def test_a_full_group_takes_what_fits_and_says_who_found_no_room(desk: Desk, mon
     assert "p:day-3" in str(skipped.skip_message)
 
 
-def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> None:
+def test_a_worker_that_joins_leaves_and_comes_back_causes_a_run_each_time(desk: Desk) -> None:
     desk.land("x", "y")
     desk.join("w1")
     asked = desk.membership()
@@ -61,10 +61,10 @@ def test_who_joins_leaves_and_comes_back_is_asked_for_each_time(desk: Desk) -> N
 
 
 def test_a_file_that_gives_no_pipeline_is_red_on_the_page_until_it_is_mended(desk: Desk) -> None:
-    """Told once; a reload that mends it tells that, too. Without a first result the page counts 0 of 1 as passed."""
+    """Reported once; a reload that repairs it reports that, too. Without a first result the page counts 0 of 1 as passed."""
     pipelines = desk.folder / "pipelines"
 
-    def told() -> list[tuple[bool, str | None]]:
+    def list_reported() -> list[tuple[bool, str | None]]:
         desk.repository = compose(load(pipelines)).get_repository_def()
         found = desk.membership()
         events = found.asset_events if isinstance(found, dg.SensorResult) else []
@@ -75,19 +75,19 @@ def test_a_file_that_gives_no_pipeline_is_red_on_the_page_until_it_is_mended(des
         return [(event.passed, event.description) for event in events]
 
     with dg.DagsterInstance.ephemeral() as desk.instance:
-        assert told() == [(True, None)]
-        assert told() == []
+        assert list_reported() == [(True, None)]
+        assert list_reported() == []
         (pipelines / "a.py").write_text((pipelines / "p.py").read_text())
-        ((passed, why),) = told()
+        ((passed, why),) = list_reported()
         assert not passed
         assert "is the one of pipeline 'a'" in str(why)
-        assert told() == []
+        assert list_reported() == []
         (pipelines / "a.py").unlink()
-        assert told() == [(True, None)]
-        assert told() == []
+        assert list_reported() == [(True, None)]
+        assert list_reported() == []
 
 
-def test_a_check_whose_run_was_cancelled_stops_no_rebalance_and_is_told_again(desk: Desk) -> None:
+def test_a_check_whose_run_was_cancelled_stops_no_rebalance_and_is_reported_again(desk: Desk) -> None:
     """Its newest record is of the plan. The sensor failed at it: a worker joined and got nothing."""
     desk.land("x")
     desk.join("w1")
@@ -101,7 +101,7 @@ def test_a_check_whose_run_was_cancelled_stops_no_rebalance_and_is_told_again(de
 def test_whatever_the_report_of_a_check_raises_the_rebalance_is_asked_for(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who decides does not depend on who tells."""
+    """The sensor that decides does not depend on the one that reports."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("Dagster's records are another version's")
@@ -116,7 +116,7 @@ def test_whatever_the_report_of_a_check_raises_the_rebalance_is_asked_for(
     assert isinstance(desk.membership(), dg.SkipReason)
 
 
-def test_an_ablation_that_takes_a_plan_for_an_evaluation_stops_who_tells_and_not_who_decides(
+def test_an_ablation_that_takes_a_plan_for_an_evaluation_stops_the_report_and_not_the_decision(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def believe(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> object:
@@ -161,7 +161,7 @@ def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk, m
 def test_a_rebalance_that_was_made_and_never_submitted_is_not_waited_for(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever launched it died before it was in the queue: nothing of Dagster's ever looks at such a run again."""
+    """Its launcher died before it was in the queue: no part of Dagster ever looks at such a run again."""
     desk.land("x")
     desk.join("w1")
     run = desk.run(names.rebalance_job(desk.group), Status.NOT_STARTED)
@@ -285,7 +285,7 @@ def test_a_neighbours_runs_are_neither_counted_nor_cancelled(
     assert damage == ([] if guard else [started.run_id, incarnations["w1"]])
 
 
-def test_a_run_that_went_down_with_its_server_holds_up_nobody(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_went_down_with_its_server_holds_up_no_other(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     incarnations = ready(desk)
     where = json.dumps({"socket": str(desk.folder / "gone"), "host": "localhost"})
     lost = desk.run("p__consume", Status.STARTED, **{INCARNATION: incarnations["w1"]}, **{private.GRPC_INFO_TAG: where})

@@ -144,7 +144,7 @@ def publish(workers: int, partitions: int) -> Any:
     return rebalance(tree, "run")
 
 
-def test_an_epoch_has_few_keys_and_says_first_what_happened() -> None:
+def test_an_epoch_has_few_keys_and_begins_with_what_happened() -> None:
     done = publish(300, 5000)
     lags = {f"p:k{n:05}": n for n in range(5000)}
     sparks = {f"w{n:04}": "sc://u:s3cret@h:1" for n in range(300)}
@@ -257,7 +257,7 @@ def test_a_picture_is_a_file_that_the_page_serves_and_the_newest_are_kept(
             shown = draw_picture(instance, tree, (), names, epoch)
         text = shown["picture"].value
         assert "](/logs/rota/staging/g/epoch-5/png)" in text
-        assert len(text) < 200, "a longer one stands behind a click"
+        assert len(text) < 200, "a longer one is behind a click"
         kept = sorted(tmp_path.rglob("*.png"))
         assert [file.stem for file in kept] == ["epoch-3", "epoch-4", "epoch-5"]
         image = kept[-1].read_bytes()
@@ -268,7 +268,7 @@ def test_a_picture_is_a_file_that_the_page_serves_and_the_newest_are_kept(
         assert str(log.stdout_download_url).removesuffix("/out") == "/logs/rota/staging/g/epoch-5"
 
 
-def test_where_logs_are_no_files_there_is_no_picture_and_the_epoch_stands() -> None:
+def test_where_logs_are_no_files_there_is_no_picture_and_the_epoch_remains() -> None:
     tree = GroupState(MemoryServer().connect(), "g")
     tree.found()
     with dg.DagsterInstance.ephemeral() as instance:

@@ -1,5 +1,5 @@
 """A sample of `python -m tests.situations`: what needs a person is said on the command line, on the page and by one alert,
-and is told as over; of what is healthy nobody hears."""
+and its end is reported; healthy parts are not reported."""
 
 import os
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Row]]:
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_whoever_is_needed_is_called_and_nobody_else(rows: dict[str, Row], name: str) -> None:
+def test_what_needs_an_operator_is_reported_and_nothing_else(rows: dict[str, Row], name: str) -> None:
     assert rows[name].judge(float("inf")) == "right"  # how late is measured by the command, on a machine of its own
 
 

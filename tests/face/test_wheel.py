@@ -34,7 +34,7 @@ def test_the_root_is_the_card_and_the_engine() -> None:
     assert {path.split("/")[0] for path in tracked} - BESIDE == CARD
 
 
-def test_somebody_elses_location_takes_the_wheel_and_keeps_what_is_its_own(installed: Path, tmp_path: Path) -> None:
+def test_another_projects_location_takes_the_wheel_and_keeps_what_is_its_own(installed: Path, tmp_path: Path) -> None:
     """Their `assets`, their resources `spark` and `zookeeper`, their executor and their way to start processes."""
     project = write_project(tmp_path)
     environ = {**plain_environment(installed, tmp_path), "PATH": "/nowhere"}
