@@ -44,7 +44,7 @@ def test_what_speaks_http2_answers(listener: socket.socket) -> None:
 
 
 def test_what_is_stopped_says_nothing(listener: socket.socket) -> None:
-    assert explain_answer(listener, None)[0] == "it says nothing for 0.2 s"
+    assert explain_answer(listener, None)[0] == "it sends nothing for 0.2 s"
 
 
 def test_an_encrypted_one_is_not_spoken_to(listener: socket.socket) -> None:

@@ -13,10 +13,7 @@ import pytest
 from tests.docs.pages import QUOTED, ROOT, strip_blocks
 
 PLAIN = (
-    *(f"rota/{name}" for name in ("core", "coordination", "group", "people", "run", "face", "dataplane/formats")),
-    *("assets", "sensors", "resources", "pipelines", "simulator", "benchmarks"),
-    *(f"rota/{name}" for name in ("dagster", "demo", "local", "deltalog", "ledger")),
-    *(f"rota/dataplane/{name}" for name in ("kafka", "rabbitmq", "delta")),
+    *("rota", "assets", "sensors", "resources", "pipelines", "simulator", "benchmarks"),
     *(f"tests/{name}" for name in ("core", "conformance", "sim", "conservation", "chaos", "situations", "cluster")),
     *(f"tests/{name}" for name in ("deploy", "demo", "face", "dataplane/rabbitmq")),
 )

@@ -358,7 +358,7 @@ class FileIndex:
 def explain_without_copy(folder: str) -> str:
     """Return the next step if the index of the tables in `folder` is lost and has no copy."""
     return (
-        f"Without a copy of it nobody knows which files were read: move {folder} away, then rota adopt, and all "
+        f"Without a copy of it, it is unknown which files were read: move {folder} away, then rota adopt, and all "
         f"files that are there are read anew"
     )
 

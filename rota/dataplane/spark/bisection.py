@@ -234,8 +234,8 @@ class Bisection:
             place = self._describe_place(one, *ranges[one]) if one else ""
             if isinstance(error, RotaError) and error.facts.get("late"):
                 return self._late(seconds, place)
-            told = self.source.translate if isinstance(self.source, Translates) else str
-            return failures.judge_failure(error, self.spark, one, told, place, self.pipeline.module)
+            translate = self.source.translate if isinstance(self.source, Translates) else str
+            return failures.judge_failure(error, self.spark, one, translate, place, self.pipeline.module)
 
     def _describe_place(self, partition: str, start: int, end: int) -> str:
         """Return the offsets of a failed job, which `rota skip` would skip, and where an operator finds their data."""
@@ -251,8 +251,8 @@ class Bisection:
             bare = records.mark is not None and self.pipeline.transform is None
             parsed = parsing.parse(records.frame, corruptible, records.identify, counted=bare)
             result, plan, shown = self._transform(parsed)
-            told = corruptible or records.count is not None  # known without observing the input of the transform
-            kept = shown and told and parsed.keeps_each_row(plan)
+            countable = corruptible or records.count is not None  # known without observing the input of the transform
+            kept = shown and countable and parsed.keeps_each_row(plan)
             if not kept:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)

@@ -36,7 +36,7 @@ def judge_failure(
     error: BaseException,
     spark: "SparkSession",
     partition: str | None,
-    told: Callable[[str], str] = str,
+    translate: Callable[[str], str] = str,
     place: str = "",
     module: ModuleType | None = None,
 ) -> RotaError:
@@ -46,7 +46,7 @@ def judge_failure(
         error: what the job raised.
         spark: the session that ran the job; in doubt, it runs a trivial query.
         partition: the partition of the job, if the job held only one.
-        told: makes the error's text readable.
+        translate: makes the error's text readable.
         place: the offsets that the job read.
         module: the pipeline's module; the error names its line.
 
@@ -55,7 +55,7 @@ def judge_failure(
     """
     if isinstance(error, RotaError):
         return error
-    text, cause = f"{type(error).__name__}: {error}", told(explain_cause(error)).rstrip(" ;.")
+    text, cause = f"{type(error).__name__}: {error}", translate(explain_cause(error)).rstrip(" ;.")
     if NO_JARS in text:
         return EnvironmentFailed(
             f"Spark has no jars to read a bucket ({cause}). No partition is parked. On the worker's machine: rota prepare "

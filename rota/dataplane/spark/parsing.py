@@ -1,23 +1,24 @@
-"""Which records are bad: one verdict a record, by one parse of the whole declared schema; and how many there were.
+"""Which records are bad, by one parse of the whole declared schema, and how many records there were.
 
-Law: a record is good if and only if every declared column of it parses, whatever the transform uses of it and whatever
-Spark leaves out because of that. What Spark need not read it does not parse, and a value that nobody parses is never bad:
-so every frame that tells good from bad is observed right above the reader, by an expression that needs every declared
-column, and no filter goes below it.
+Law: a record is good if and only if each of its declared columns parses, even if the transform does not use the column.
+Spark does not parse columns that it need not read, and an unparsed value is never bad. Therefore every frame that separates
+good from bad records is observed directly above the reader, by an expression that needs every declared column, and no
+filter moves below the observation.
 
-Law: counted, not believed. Records read are those handed to the transform and the bad ones; rows that went into a write are
-those that its files hold. Where they are not, nothing is committed, and it is tried again (EnvironmentFailed). What goes
-by is counted by observations, and each of them above another step costs a job that only copies rows 5 to 10 %. A transform
-whose plan keeps each row (see `plans`) needs none: the rows that its files hold are the records of the source, less the
-bad ones. The one straight above the reader costs a job of CSV 8 %. Without a transform there is none, either, where the
-reader leaves bad records out: every column is written, and so parsed, and the good records are the rows of the files.
+Law: counts must match. The records read are the records passed to the transform plus the bad ones. The rows of a write are
+the rows that its files hold. If the counts differ, nothing is committed, and the run retries (EnvironmentFailed).
+Observations count the rows. Each observation above another step costs a job that only copies rows 5 to 10 %. A transform
+whose plan keeps each row (see `plans`) needs none: its files hold the records of the source, except the bad ones. The
+observation directly above the reader costs a CSV job 8 %. If there is no transform and the reader drops bad records, it is
+left out, too: every column is written and therefore parsed, and the good records are the rows of the files.
 
-Law: Spark's reader may leave bad records out, so that it need not mark them, which costs an eighth of a job of CSV. It does
-where somebody else counted how many records there are at most (`Records.most`): as many good ones say that none was bad.
-If there are fewer, all are read again, marked, and the good ones must be as many as before.
+Law: Spark's reader may drop bad records instead of marking them, because marking costs an eighth of a CSV job. It does so
+if the source counted an upper bound of the records (`Records.most`): as many good records prove that none was bad. If
+there are fewer, the job reads all records again with marks, and the number of good ones must be the same.
 
-What parses is Spark's PERMISSIVE verdict under the options of the source. A record is a line (with `multiLine` CSV's
-quoted lines, and JSON's first value of the file); a blank line is none, and an array of JSON objects is as many as it has.
+Spark's PERMISSIVE mode under the options of the source decides what parses. A record is a line (with `multiLine`, CSV's
+quoted lines, or the first JSON value of the file). A blank line is no record, and an array of JSON objects is one record
+for each object.
 
 | type | bad in JSON | bad in CSV |
 |---|---|---|
@@ -33,12 +34,13 @@ quoted lines, and JSON's first value of the file); a blank line is none, and an 
 | binary | no base64 | never |
 | array, map, struct | another kind of value, or one bad value inside | cannot be declared |
 
-Any value may be null or, in JSON, missing; an empty field of CSV is null. What Spark rounds is good: digits behind the
-point of a decimal, a float beyond its range (Infinity), nanoseconds. A text of which Spark's parsers guess what it means is
-bad: see `values`. Known and not mended: a time without a day gets the day on which it is read, seconds beyond the range of a
-timestamp wrap, a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`: Spark takes 200 for -56. With a separator of several
-characters the last of the empty fields that end a record behind a quoted one is an empty text and not null, which a number
-cannot be; and so it can be in a record of separators alone, behind a record that ends in a quoted field.
+Any value may be null or, in JSON, missing; an empty CSV field is null. A value that Spark rounds is good: digits after the
+point of a decimal, a float beyond its range (Infinity), nanoseconds. A text whose meaning Spark's parsers would guess is
+bad: see `values`. Known limits: a time without a date gets the day on which it is read, seconds beyond the range of a
+timestamp wrap, and a decimal "1,5" is 15 (`locale`). JSON has no `tinyint`, because Spark reads 200 as -56. If the
+separator has several characters and a record ends with empty fields after a quoted one, the last field is an empty text and
+not null, which makes a number bad. The same can happen to a record of separators only, after a record that ends in a quoted
+field.
 """
 
 import uuid
@@ -66,14 +68,20 @@ class Tally:
     bad: int
 
     def require_good(self, rows: int) -> None:
-        """Raises EnvironmentFailed where so many rows are not one for each good record."""
+        """Raise EnvironmentFailed unless there is one row for each good record."""
         require_same(self.records, rows + self.bad, "records to read", "were written or found bad")
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The records of a reader's frame: `good` are those that parse, without `_corrupt`, under the alias `mark`; `frame` has
-    all of them. `seen` counts the records, `handed` the good ones; None where nobody counts them."""
+    """The records of a reader's frame.
+
+    Attributes:
+        frame: all records.
+        good: the records that parse, without `_corrupt`, under the alias `mark`.
+        seen: counts the records; None if they are not observed.
+        handed: counts the good records; None if they are not observed.
+    """
 
     frame: "DataFrame"
     good: "DataFrame"
@@ -82,20 +90,25 @@ class Parsed:
     handed: "Observation | None" = None
 
     def keeps_each_row(self, plan: str) -> bool:
-        """Whether a result of this plan, empty where there is no transform, has one row for each good record, and a job that
-        writes it counts what is `seen`: not after an action inside the transform, which was counted instead."""
+        """Return whether the result has one row for each good record, and `seen` counts the job that writes it.
+
+        An action inside the transform would be counted instead of the job. `plan` is the plan of the result, empty without a
+        transform.
+        """
         same = not plan or plans.keeps_each_row(plan, self.mark)
-        return same and not (self.seen and _told(self.seen))
+        return same and not (self.seen and _has_counted(self.seen))
 
     def is_read_once(self, plan: str) -> bool:
-        """Whether a job that writes the transform's result of this plan reads each record once and so counts it: not where a
-        limit, a join or a filter that nothing passes lets Spark leave some out, nor after an action inside the transform."""
+        """Return whether a job that writes the result of this plan reads, and so counts, each record once.
+
+        It does not if a limit, a join or a filter lets Spark skip records, or after an action inside the transform.
+        """
         watched = [one for one in (self.seen, self.handed) if one]
         read = plans.reads_to_the_end(plan, [one._name for one in watched])
-        return read and not (self.seen and _told(self.seen))
+        return read and not (self.seen and _has_counted(self.seen))
 
     def tally(self) -> Tally | None:
-        """What such a job counted; None where Spark did not say. Raises EnvironmentFailed where its counts do not fit."""
+        """Return the counts of such a job; None if Spark reported none. Raises EnvironmentFailed if they do not match."""
         seen = read_counts(self.seen) if self.seen else {}
         if RECORDS not in seen:
             return None
@@ -112,9 +125,14 @@ class Parsed:
 def parse(
     frame: "DataFrame", corruptible: bool, identify: Identify = columns.restore_ids, *, counted: bool = False
 ) -> Parsed:
-    """The frame, in which bad records are counted. One that is not `corruptible` has no bad records, and nobody counts them:
-    a column `_corrupt` of it is the user's. `identify`: see `Records`; it makes a step, whose columns `origins` reads.
-    `counted`: all columns of the good records alone are written as they are, and so are counted there."""
+    """Separate the good records of a frame, and count its bad ones.
+
+    Args:
+        frame: the reader's frame.
+        corruptible: the source can have bad records. Otherwise they are not counted, and a column `_corrupt` is the user's.
+        identify: see `Records`. It adds one step to the plan, whose columns `origins` reads.
+        counted: the good records are written unchanged, and are counted there.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     mark = f"rota_{uuid.uuid4().hex}"  # of letters that no plan quotes
@@ -127,7 +145,7 @@ def parse(
 
 
 def watch(frame: "DataFrame", corruptible: bool, identify: Identify = columns.restore_ids) -> Parsed:
-    """The same, in which what is handed to the transform is counted as well."""
+    """Do as `parse`, and count the records that the transform receives, too."""
     parsed = parse(frame, corruptible, identify)
     if parsed.seen:
         good, handed = count_rows(parsed.good)
@@ -137,8 +155,10 @@ def watch(frame: "DataFrame", corruptible: bool, identify: Identify = columns.re
 
 
 def count_records(frame: "DataFrame") -> "tuple[DataFrame, Observation]":
-    """The frame, and what tells how many records of it went by and how many were bad. Straight above the reader it costs
-    Spark nearly nothing; above a step it would make Spark copy each row."""
+    """Return the frame, and an observation of the number of its records and of the bad ones.
+
+    Directly above the reader it costs Spark almost nothing; above another step it would make Spark copy each row.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     marked = F.count(mark_whole(frame)).alias(BAD if is_marked(frame) else EMPTY)
@@ -146,8 +166,7 @@ def count_records(frame: "DataFrame") -> "tuple[DataFrame, Observation]":
 
 
 def is_marked(frame: "DataFrame") -> bool:
-    """Whether bad records are in the frame of a source that can have some, marked by `_corrupt`; else its reader left them
-    out."""
+    """Return whether the frame has the bad records, marked by `_corrupt`; otherwise the reader dropped them."""
     return CORRUPT in frame.columns
 
 
@@ -163,14 +182,14 @@ def mark_whole(frame: "DataFrame") -> "Column":
 
 
 def count_rows(frame: "DataFrame", name: str = ROWS) -> "tuple[DataFrame, Observation]":
-    """The frame, and what tells by this name how many rows of it went by."""
+    """Return the frame, and an observation of the number of its rows, under this name."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return observe(frame, F.count(F.lit(1)).alias(name))
 
 
 def observe(frame: "DataFrame", *metrics: "Column") -> "tuple[DataFrame, Observation]":
-    """The frame, and what tells these metrics of the rows that went by."""
+    """Return the frame, and an observation of these metrics over its rows."""
     from pyspark.sql import Observation
 
     observation = Observation(f"rota-{uuid.uuid4()}")
@@ -178,12 +197,12 @@ def observe(frame: "DataFrame", *metrics: "Column") -> "tuple[DataFrame, Observa
 
 
 def read_counts(observation: "Observation") -> dict[str, int]:
-    """What Spark counted in a job that read the observed frame."""
+    """Return what Spark counted in a job that read the observed frame."""
     return {name: int(value) for name, value in observation.get.items()}
 
 
 def require_same(one: int, other: int, what: str, than: str) -> None:
-    """Raises EnvironmentFailed where two counts of the same differ."""
+    """Raise EnvironmentFailed if two counts of the same records differ."""
     if one != other:
         why = f"{one} {what}, {other} that {than}"
         raise EnvironmentFailed(
@@ -194,7 +213,7 @@ def require_same(one: int, other: int, what: str, than: str) -> None:
         )
 
 
-def _told(observation: "Observation") -> bool:
-    """Whether an action has told already."""
+def _has_counted(observation: "Observation") -> bool:
+    """Return whether an action has reported its counts already."""
     classic = getattr(observation, "_jo", None)
     return bool(classic.future().isCompleted()) if classic is not None else bool(observation.get)

@@ -25,7 +25,7 @@ def explain_silence(endpoint: str, timeout: float) -> str:
             connection.sendall(HELLO)
             said = connection.recv(HEADER)
     except TimeoutError:
-        return f"it says nothing for {timeout:g} s"
+        return f"it sends nothing for {timeout:g} s"
     except (OSError, ValueError) as error:
         return str(error)
     return "" if said[3:4] == bytes([SETTINGS]) else "what listens there is no Spark Connect server"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 KINDS = {
     PARTITION: "string",
     OFFSET: "long",
-    "_position": "long",  # line of the file, from 1; null where it cannot be told
+    "_position": "long",  # line of the file, from 1; null if it is unknown
     "_file": "string",
     "_reason": "string",
     "_raw": "string",
@@ -107,7 +107,7 @@ def set_aside(
             for p in kept
             if (
                 rows := explain_all(_read_texts(table, raw[p], paths), p, attempt, source, read)
-            ).num_rows  # else whoever counts them notices
+            ).num_rows  # otherwise the count of them fails
         )
     finally:
         delete_folder(table, f"raw/{attempt}")
@@ -123,8 +123,11 @@ def set_aside(
 def _count(
     parsed: Parsed, bad: Mapping[str, int], good: Mapping[str, int] | None, pipeline: Pipeline
 ) -> tuple[Tally, Mapping[str, int]]:
-    """What was read, and how many records each partition with `bad` ones has, or at least. All is read once more where
-    Spark did not say the first, or where nobody counted the `good` ones of each and somebody asks for their ratio."""
+    """Return what was read, and a number of records for each partition with `bad` ones, at most its own.
+
+    The records are read once more if Spark reported no counts, or if the ratio of bad records matters and `good`, the
+    number of good records of each partition, is unknown.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
     again = parsed.tally()
@@ -195,7 +198,7 @@ def _number_nulls(paths: Sequence[FieldPath]) -> "Column":
 
 
 def _example(source: Source, read: Records, partition: str, offset: int, raw: str, nulls: Sequence[FieldPath]) -> str:
-    """Where one bad record stands, and why it is bad."""
+    """Where one bad record is, and why it is bad."""
     (line,) = _positions(read, partition, offset, [raw])
     at = f"line {line} of " if line else ""
     return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {read.find_reason(raw, nulls)}"

@@ -46,7 +46,7 @@ def fetch_jars() -> tuple[Path, ...]:
             shutil.rmtree(folder, ignore_errors=True)
             fetched.rename(folder)
     except OSError as error:
-        raise EnvironmentFailed(f"{folder} cannot be made ({error}). Run it as the user who installed rota") from error
+        raise EnvironmentFailed(f"{folder} cannot be made ({error}). Run it as the user that installed rota") from error
     return list_jars()
 
 

@@ -77,7 +77,7 @@ class SparkSettings:
     def complete(self, port: int, scratch: Path) -> dict[str, str]:
         """Return all settings of the server: rota's, overridden by the user's. The jars for `s3a://` are added to the
         user's; rota's options for Java precede the user's."""
-        told = {
+        settings = {
             ADDRESS: "127.0.0.1",
             PORT: str(port),
             "spark.ui.enabled": "false",
@@ -90,9 +90,9 @@ class SparkSettings:
             **self.conf,
         }
         jars = [self.conf.get(JARS, ""), *map(str, list_jars())]
-        java = join_options((*LASTING, *self._choose_collector(told[MEMORY]), *self.archive))
-        told[OPTIONS] = f"{java} {self.conf.get(OPTIONS, '')}".rstrip()
-        return told | ({JARS: ",".join(filter(None, jars))} if any(jars) else {})
+        java = join_options((*LASTING, *self._choose_collector(settings[MEMORY]), *self.archive))
+        settings[OPTIONS] = f"{java} {self.conf.get(OPTIONS, '')}".rstrip()
+        return settings | ({JARS: ",".join(filter(None, jars))} if any(jars) else {})
 
     def _choose_collector(self, memory: str) -> tuple[str, ...]:
         """Return Java's option for the collector; none if the user sets one or Java chooses. A cluster's server counts as
@@ -113,7 +113,7 @@ class SparkSettings:
             return ""
         return (
             f"it takes all cores of {self.master}, and the next worker gets none there: give each worker --conf {CORES}=N, "
-            f"unless the master's spark.deploy.defaultCores says how many"
+            f"unless the master's spark.deploy.defaultCores limits them"
         )
 
 

@@ -58,8 +58,8 @@ def refuse_open(host: str) -> None:
     """Raise ConfigError if a server would listen beyond loopback without a token."""
     if not is_loopback(host) and not secret(NAME):
         raise ConfigError(
-            f"Spark would listen at {host} without a token: whoever reaches it runs code as this user. Set {NAME} (or "
-            f"{NAME}_FILE) for this worker and for Dagster's runs, or leave it on 127.0.0.1"
+            f"Spark would listen at {host} without a token: every client that reaches it runs code as this user. Set {NAME} "
+            f"(or {NAME}_FILE) for this worker and for Dagster's runs, or leave it on 127.0.0.1"
         )
 
 
