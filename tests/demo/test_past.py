@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
+from rich.console import Console
 
+from rota.cli import view
 from rota.coordination.records import Epoch, Moved, encode
 from rota.errors import ConfigError
 from rota.face.past import find_past_owner
@@ -54,7 +56,7 @@ def past(group: Group, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
 def test_the_example_of_the_docs_is_what_the_command_prints(
     past: Group, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(view, "console", Console(width=120, highlight=False, emoji=False))
     page = (ROOT / "docs" / "operations.md").read_text()
     words, printed = re.findall(r"    rota (why [^\n]* --at [^\n]*)\n\n```\n(.*?)```", page, re.S)[0]
     assert words == "why flights:UA --at 2026-01-31T10:00"
