@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,13 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from rota.dataplane.formats import values
-from rota.dataplane.spark import plans, writing
+from rota.dataplane.spark import plans, session, writing
 from rota.run.consume import CommittedBatch
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 
 WIDEST = 9_000  # columns; public files have up to 9,074
 WIDE, MANY = 1_000, 300
+CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
 PLAN_OF_A_FIELD = 1_500  # characters of the four plans that Spark prints
 KINDS = {
     "string": lambda n: f"t{n}",
@@ -124,3 +126,15 @@ def test_the_plan_has_a_bounded_text_for_each_field(format: str, lines_of_files:
         return len(plans.explain(values.parse(frame, schema, format, {}, lines_of_files=lines_of_files)))
 
     assert (measure(150) - measure(50)) / 100 < PLAN_OF_A_FIELD
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_spark_infers_no_constraint_above_a_filter(spark: SparkSession, guarded: bool, tmp_path: Path) -> None:
+    """The time that Spark takes for its constraints grows with the square of the columns. The ablation has them."""
+    pq.write_table(pa.table({"n": pa.array([1], pa.int64())}), tmp_path / "0.parquet")
+    frame = spark.read.schema("n bigint").parquet(str(tmp_path)).where("n > 1")
+    spark.conf.set(CONSTRAINTS, session.SETTINGS[CONSTRAINTS] if guarded else "true")
+    try:
+        assert ("isnotnull(n" in plans.explain(frame)) == (not guarded)
+    finally:
+        spark.conf.unset(CONSTRAINTS)
