@@ -1,4 +1,4 @@
-"""The columns that rota adds in Spark, and values without Arrow views."""
+"""Columns: their names in Spark's SQL, those that rota adds, and values without Arrow views."""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,11 @@ from rota.record import PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+def quote_name(name: str) -> str:
+    """Return a name as Spark's SQL quotes it."""
+    return f"`{name.replace('`', '``')}`"
 
 
 def keep_ids(frame: "DataFrame") -> "DataFrame":

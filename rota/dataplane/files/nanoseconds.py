@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from rota.dataplane.columns import quote_name
 from rota.dataplane.files.parquet import Footer
 from rota.record import OFFSET, PARTITION
 
@@ -70,7 +71,7 @@ class Truncated:
 
         made = {}
         for name, kind in self.kinds.items():
-            quoted = f"`{name.replace('`', '``')}`"
+            quoted = quote_name(name)
             time = F.expr(f"{quoted} div 1000 - if({quoted} % 1000 < 0, 1, 0)")
             for unit, factor in FACTORS.items():
                 others = [offsets[path] for path, units in self.units.items() if units.get(name.lower()) == unit]

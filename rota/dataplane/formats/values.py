@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rota.dataplane import names
+from rota.dataplane.columns import quote_name
 from rota.dataplane.formats import decoding, exact, lines, quoting
 from rota.dataplane.formats.options import find_encoding, make_options
 from rota.dataplane.formats.quoting import Dialect
@@ -147,11 +148,6 @@ def _column(name: str) -> "Column":
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.col(quote_name(name))
-
-
-def quote_name(name: str) -> str:
-    """Return a name as Spark's SQL quotes it."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def _is_line(text: "Column", options: Mapping[str, str], of_file: bool) -> "Column":

@@ -176,7 +176,7 @@ def mark_whole(frame: "DataFrame") -> "Column":
     frame: of thousands that name it, Spark looks each up among all."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    whole = [f"`{name.replace('`', '``')}`" for name in frame.columns if name != CORRUPT]
+    whole = [columns.quote_name(name) for name in frame.columns if name != CORRUPT]
     few = F.col(CORRUPT).isNotNull() if is_marked(frame) else F.col(whole[0]).isNull()
     return F.when(few, F.expr(f"struct({', '.join(whole)})"))
 

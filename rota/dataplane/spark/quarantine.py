@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rota.dataplane import footers, names
+from rota.dataplane.columns import quote_name
 from rota.dataplane.formats import values
 from rota.dataplane.ports import Source
 from rota.dataplane.spark import parsing, writing
@@ -188,7 +189,7 @@ def _number_nulls(paths: Sequence[FieldPath]) -> "Column":
     from pyspark.sql import functions as F  # noqa: N812
 
     def name(path: FieldPath) -> str:
-        return ".".join(f"`{one.replace('`', '``')}`" for one in path)
+        return ".".join(map(quote_name, path))
 
     def write(number: int, path: FieldPath) -> str:
         above = f" AND {name(path[:-1])} IS NOT NULL" if path[1:] else ""
