@@ -18,5 +18,7 @@ class Held:
 
     def get(self, kind: Callable[[str], T], location: str) -> T:
         """Return the object of this type for the location; the first call makes it."""
-        found: T = self._objects.setdefault((kind, location), kind(location))
+        if (kind, location) not in self._objects:
+            self._objects[kind, location] = kind(location)
+        found: T = self._objects[kind, location]
         return found

@@ -57,9 +57,8 @@ def read_epochs(tree: "GroupState", enough: "Callable[[Sequence[Epoch]], bool]")
     except RotaError as error:
         why = f"Dagster keeps older ones, but {error.what}"
     since = "" if epochs[0] is kept else f", Dagster since {view.format_time(epochs[0].at)} (epoch {epochs[0].epoch})"
-    return tuple(
-        epochs
-    ), f"ZooKeeper has the epochs since {view.format_time(kept.at)} (epoch {kept.epoch}){since}. {why}"
+    note = f"ZooKeeper has the epochs since {view.format_time(kept.at)} (epoch {kept.epoch}){since}. {why}"
+    return tuple(epochs), note
 
 
 def _list_stored(page: DagsterPage, group: str, before: float) -> "Iterator[list[Epoch]]":

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rota.coordination.records import Parked
 
 BAR = 24
+MOMENT = "%Y-%m-%d %H:%M:%S %Z"
 SILENT = 1.0  # seconds that a command takes without a word
 _waits = threading.Lock()  # held while a wait is shown
 console = Console(highlight=False, emoji=False)  # a key may hold `:x:`
@@ -94,13 +95,15 @@ def draw_bar(share: float) -> Text:
 
 def format_time(at: float | None) -> str:
     """Return a time (seconds since 1970) as local time, with date and zone if it is not today."""
-    today = bool(at) and datetime.fromtimestamp(at or 0, UTC).astimezone().date() == datetime.now().astimezone().date()
-    return format_moment(at)[11:19] if today else format_moment(at)
+    if not at:
+        return "-"
+    moment = datetime.fromtimestamp(at, UTC).astimezone()
+    return moment.strftime("%H:%M:%S" if moment.date() == datetime.now(UTC).astimezone().date() else MOMENT)
 
 
 def format_moment(at: float | None) -> str:
     """Return a time (seconds since 1970) as local time with date and zone."""
-    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z") if at else "-"
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime(MOMENT) if at else "-"
 
 
 def describe_park(record: "Parked") -> str:

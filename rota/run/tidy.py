@@ -19,16 +19,16 @@ from rota.run.spans import find_consumed
 log = logging.getLogger(__name__)
 
 
-def tidy_batch(source: Source, main: Ledger, table: str, find_consumed: Callable[[str], Spans]) -> None:
+def tidy_batch(source: Source, main: Ledger, table: str, list_consumed: Callable[[str], Spans]) -> None:
     """Remove the files whose rows this run has just committed to the table of this id. Raises nothing.
 
     Args:
-        find_consumed: see `HasFiles.tidy`.
+        list_consumed: `find_consumed` of `HasFiles.tidy`.
     """
 
     def find(index: str) -> Spans:
         main.check_held(table)
-        return find_consumed(index)
+        return list_consumed(index)
 
     try:
         if isinstance(source, HasFiles):
