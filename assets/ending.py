@@ -21,7 +21,7 @@ from rota.dagster.private import TagConcurrencyLimitsCounter
 from rota.pipeline import Pipeline
 
 WAITS = 5.0  # seconds in the queue after which a run is not about to start
-GOING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]  # have a slot
+HAS_SLOT = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]  # have a slot
 EVERY = 5.0  # seconds between two looks at the queue
 
 
@@ -51,11 +51,11 @@ def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
     # the clock may have gone back
     if not (waiting := [(run, one) for run, one in queued if abs(now - one.since) > WAITS]):
         return ""
-    going = _list_runs(instance, GOING)
-    is_kept = make_limits(instance, [run for run, _ in going])
+    with_slot = _list_runs(instance, HAS_SLOT)
+    is_kept = make_limits(instance, [run for run, _ in with_slot])
     lasting = [
         one
-        for run, one in going
+        for run, one in with_slot
         if run.status == dg.DagsterRunStatus.STARTED and CONSUME in run.tags and one.incarnation
     ]
     return makes_room(run_id, [one for run, one in waiting if is_kept(run)], lasting)
@@ -70,14 +70,14 @@ def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]
     return found
 
 
-def make_limits(instance: dg.DagsterInstance, going: Sequence[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
+def make_limits(instance: dg.DagsterInstance, with_slot: Sequence[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
     """Whether a run finds no slot now, and would if a consuming run ended, by the limits of Dagster's daemon. True if these
     are unknown."""
     queue = instance.get_concurrency_config().run_queue_config
     if queue is None:
         return lambda _: True
-    full = 0 <= queue.max_concurrent_runs <= len(going)
-    is_blocked = TagConcurrencyLimitsCounter([dict(limit) for limit in queue.tag_concurrency_limits], going).is_blocked
+    full = 0 <= queue.max_concurrent_runs <= len(with_slot)
+    is_blocked = TagConcurrencyLimitsCounter([dict(limit) for limit in queue.tag_concurrency_limits], with_slot).is_blocked
     return lambda run: full or is_blocked(run) if CONSUME in run.tags else full and not is_blocked(run)
 
 
@@ -87,14 +87,14 @@ def make_ending(
     pipeline: Pipeline,
     linger: float,
     clock: Callable[[], float],
-    is_going: Callable[[], bool],
+    is_alive: Callable[[], bool],
 ) -> Callable[[], str]:
     """What `rota.run.serve` asks before each pause: why this run ends now, or nothing."""
     due = clock() + linger / 3
 
     def find_reason() -> str:
         nonlocal due
-        if not is_going():
+        if not is_alive():
             return "its session with ZooKeeper ended, so that it was taken for dead"
         if has_changed(pipeline):
             return f"the file of pipeline {pipeline.name} changed"

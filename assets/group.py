@@ -7,7 +7,7 @@ import dagster as dg
 
 from rota.dagster.assets import checks, epoch_picture, metadata, page_keys
 from rota.dagster.assets.failure import in_one_line
-from rota.dagster.assets.going import going_on
+from rota.dagster.assets.liveness import prove_liveness
 from rota.dagster.assets.markdown import as_code
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -79,7 +79,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
         from rota.group.rebalance import rebalance as verb
         from rota.run import work
 
-        with in_one_line(), going_on(context, rota_zookeeper, group.name) as tree:
+        with in_one_line(), prove_liveness(context, rota_zookeeper, group.name) as tree:
             done = verb(tree, context.run.run_id)
             context.log.info(done.sentence)
             if done.published:

@@ -9,7 +9,7 @@ import dagster as dg
 from rota import ids
 from rota.dagster.private import HIDDEN_TAG
 
-GOING = f"{HIDDEN_TAG}rota_going"  # a tag of a run that has a node in ZooKeeper: the group and its own id
+LIVENESS_TAG = f"{HIDDEN_TAG}rota_going"  # a tag of a run that has a node in ZooKeeper: the group and its own id
 CONSUME, INCARNATION = "rota/consume", f"{HIDDEN_TAG}rota_incarnation"  # tags of consuming runs: pipeline, incarnation
 
 

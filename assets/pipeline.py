@@ -10,7 +10,7 @@ from pydantic import Field
 
 from rota.dagster.assets import batch, metadata, page_keys, provenance
 from rota.dagster.assets.failure import in_one_line
-from rota.dagster.assets.going import going_on
+from rota.dagster.assets.liveness import prove_liveness
 from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
@@ -149,7 +149,7 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
             mine = output.choose_keys(named, config.incarnation or "")
             settings = Settings.from_environment()
         report = settings.report.total_seconds()
-        with in_one_line(), going_on(context, rota_zookeeper, pipeline.group) as tree:
+        with in_one_line(), prove_liveness(context, rota_zookeeper, pipeline.group) as tree:
             ports = open_ports(pipeline, tree.group, tree.meta().id, rota_spark.connect)
             known = tree.ids() if typed else {}
             for partition in typed:

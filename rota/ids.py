@@ -26,7 +26,7 @@ from rota.errors import ConfigError, shown
 
 MAX_PARTITION = 120  # bytes of a partition id in UTF-8
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")  # of a group, pipeline, worker or run
-GOING = "=going"  # ends the name of a run's liveness node; no other node there has a "="
+LIVENESS_SUFFIX = "=going"  # ends the name of a run's liveness node; no other node there has a "="
 ERROR_KIND = "error"  # metadata of a run's failed step: the kind of an expected error
 WORKER_TAG, REBALANCE_TAG = "rota/worker", "rota/rebalance"  # tags of launched runs: the worker; the group
 HAPPENED, MOVES, MOVED = "what happened", "moves", "partitions moved"  # metadata of an epoch that commands read back

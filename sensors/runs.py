@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dagster as dg
 
-from rota.dagster.assets.going import make_going_tag
-from rota.dagster.assets.names import GOING
+from rota.dagster.assets.liveness import make_liveness_tag
+from rota.dagster.assets.names import LIVENESS_TAG
 from rota.dagster.assets.page_keys import ERROR
 from rota.dagster.private import GRPC_INFO_TAG, LOCATION_TAG
 from rota.face.dagster_state import RUNS, FailedRuns, RunRow, judge_runs
@@ -61,7 +61,7 @@ class Runs:
         records = self.instance.get_run_records(
             dg.RunsFilter(job_name=self.job, tags=dict(self.tags), statuses=UNFINISHED)
         )
-        alive = tree.going() if records else frozenset[str]()  # after the runs: a run with the tag has its node
+        alive = tree.live_runs() if records else frozenset[str]()  # after the runs: a run with the tag has its node
         unfinished: list[dg.DagsterRun] = []
         for record in records:
             run, age = record.dagster_run, time.time() - record.update_timestamp.timestamp()
@@ -131,7 +131,7 @@ def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float)
         alive: the runs that have a liveness znode.
         age: seconds since the storage last changed the run.
     """
-    if run.tags.get(GOING) == make_going_tag(group, run.run_id):
+    if run.tags.get(LIVENESS_TAG) == make_liveness_tag(group, run.run_id):
         return "" if run.run_id in alive else "Its process ended, or lost its session with ZooKeeper."
     if run.status == dg.DagsterRunStatus.NOT_STARTED and abs(age) > SUBMITTED:
         return "It was never submitted: the process that launched it died before."

@@ -33,7 +33,16 @@ from rota.coordination.records import (
 from rota.coordination.store import Node, Store
 from rota.coordination.views import LiveView, OwnView, Read, RunView, Target, target_of
 from rota.errors import Conflict, NoGroup, Undecodable
-from rota.ids import GOING, is_id, is_incarnation, is_partition, is_run, parse_incarnation, parse_run, partition_id
+from rota.ids import (
+    LIVENESS_SUFFIX,
+    is_id,
+    is_incarnation,
+    is_partition,
+    is_run,
+    parse_incarnation,
+    parse_run,
+    partition_id,
+)
 
 R = TypeVar("R", bound=Record)
 EQUAL_HEADS = 20  # reads between two equal heads, before their Conflict is the caller's
@@ -207,10 +216,10 @@ class GroupReader:
         """Maps the node of each live consuming run to the incarnation that it works for."""
         return {n: parse_run(n)[0] for n in self._ids(self.paths.runs, is_run)}
 
-    def going(self) -> frozenset[str]:
+    def live_runs(self) -> frozenset[str]:
         """The ids of live runs, with or without a batch: each has a node for the time of its session."""
         names = self.store.children(self.paths.runs)
-        return frozenset(n.rpartition("@")[0] for n in names if n.endswith(GOING))
+        return frozenset(n.rpartition("@")[0] for n in names if n.endswith(LIVENESS_SUFFIX))
 
     def runs(self, of: Container[str] | None = None) -> tuple[RunView, ...]:
         """The live consuming runs, of these incarnations or all. Nodes of others are not read.

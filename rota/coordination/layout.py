@@ -2,7 +2,7 @@
 
 from rota.errors import ConfigError
 from rota.ids import (
-    GOING,
+    LIVENESS_SUFFIX,
     WAITING,
     checked_id,
     checked_incarnation,
@@ -89,9 +89,9 @@ class Paths:
         """The ephemeral node of one consuming run; its name contains the incarnation that it works for."""
         return f"{self.runs}/{run_node(incarnation, run_id, session)}"
 
-    def going(self, run_id: str, session: int) -> str:
+    def liveness(self, run_id: str, session: int) -> str:
         """The ephemeral node of a live run, with or without a batch."""
-        return f"{self.runs}/{incarnation_of(run_id, session)}{GOING}"
+        return f"{self.runs}/{incarnation_of(run_id, session)}{LIVENESS_SUFFIX}"
 
     def parking(self, partition: str) -> str:
         """Why one partition is parked."""

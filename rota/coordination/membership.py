@@ -104,10 +104,10 @@ def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(partitions[start : start + MAX_RUN])
 
 
-def show_going(tree: GroupState, run_id: str) -> None:
+def create_liveness_node(tree: GroupState, run_id: str) -> None:
     """Creates the node that shows that the run is alive, also while it has no batch."""
     tree.store.wait_active(RECONNECTING)
-    create_ephemeral(tree, tree.paths.going(run_id, tree.store.session), RunNode(partitions=()))
+    create_ephemeral(tree, tree.paths.liveness(run_id, tree.store.session), RunNode(partitions=()))
 
 
 def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:

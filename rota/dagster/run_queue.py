@@ -16,7 +16,7 @@ own `run_queue` as its `config`. rota also works with Dagster's own queue, with 
 
 from dagster import DagsterRun, DagsterRunStatus, RunsFilter
 
-from rota.dagster.assets.ending import GOING, make_limits
+from rota.dagster.assets.ending import HAS_SLOT, make_limits
 from rota.dagster.assets.names import CONSUME
 from rota.dagster.private import QueuedRunCoordinator, SubmitRunContext
 from rota.dagster.sensors.runs import UNFINISHED
@@ -40,4 +40,4 @@ class RunQueue(QueuedRunCoordinator):
             return not self._instance.get_runs_count(RunsFilter(tags={REBALANCE_TAG: group}, statuses=ON_THEIR_WAY))
         if CONSUME not in run.tags or self._instance.get_runs_count(RunsFilter(statuses=[DagsterRunStatus.QUEUED])):
             return False
-        return not make_limits(self._instance, self._instance.get_runs(RunsFilter(statuses=GOING)))(run)
+        return not make_limits(self._instance, self._instance.get_runs(RunsFilter(statuses=HAS_SLOT)))(run)

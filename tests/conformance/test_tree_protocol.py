@@ -91,7 +91,7 @@ def fill(store: MemoryStore) -> GroupState:
     tree.found()
     life = Life(tree)
     membership.wait_beside(tree, "w1", Live())
-    membership.show_going(tree, "run-1")
+    membership.create_liveness_node(tree, "run-1")
     alone.write_target(tree, life.w1, [P], life.version)
     return tree
 

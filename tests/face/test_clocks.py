@@ -13,7 +13,7 @@ from rota.dagster import private
 from rota.dagster.sensors import runs
 
 BACK = 3600.0
-GROUP: Any = SimpleNamespace(group="g", going=frozenset)  # no run has a node in it
+GROUP: Any = SimpleNamespace(group="g", live_runs=frozenset)  # no run has a node in it
 
 
 class Instance:

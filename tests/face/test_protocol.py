@@ -8,7 +8,7 @@ import pytest
 
 from rota.catalog import load
 from rota.dagster.assets import page_keys
-from rota.dagster.assets.names import GOING, Names
+from rota.dagster.assets.names import LIVENESS_TAG, Names
 from rota.dagster.assets.pipeline import Batch, Replay
 from rota.dagster.location import compose
 from rota.dagster.sensors.backlog import make_run_request
@@ -61,7 +61,7 @@ def test_the_page_has_what_the_protocol_lists(tmp_path: Path) -> None:
     launched = make_run_request(pipeline, Names(("staging",)), Work("w1@0", "w1", {"P:a": (0, 1)}), 7).tags
     assert launched["rota/epoch"] == "staging/G/7"
     tags = {tag for of in (*(job.tags for job in jobs), launched) for tag in of if not tag.startswith("dagster/")}
-    assert {*tags, GOING, PARKED_TAG} == list_keys("run tag")
+    assert {*tags, LIVENESS_TAG, PARKED_TAG} == list_keys("run tag")
 
 
 def test_the_assets_have_what_a_pipeline_declares_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

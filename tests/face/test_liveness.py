@@ -11,10 +11,10 @@ from dagster import DagsterRunStatus as Status
 
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
-from rota.coordination.membership import show_going
+from rota.coordination.membership import create_liveness_node
 from rota.dagster import private
-from rota.dagster.assets.going import make_going_tag
-from rota.dagster.assets.names import GOING, INCARNATION
+from rota.dagster.assets.liveness import make_liveness_tag
+from rota.dagster.assets.names import INCARNATION, LIVENESS_TAG
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from tests.face.desk import Desk, ready
@@ -42,9 +42,9 @@ def test_a_run_that_died_with_its_code_server_is_over_though_another_server_answ
     incarnations = ready(desk)
     run = desk.run("p__consume", status, **{INCARNATION: incarnations["w1"]})
     desk.instance.add_run_tags(run.run_id, {private.GRPC_INFO_TAG: answering})
-    desk.instance.add_run_tags(run.run_id, {GOING: f"{desk.group}/{run.run_id}"})
+    desk.instance.add_run_tags(run.run_id, {LIVENESS_TAG: f"{desk.group}/{run.run_id}"})
     with connect(desk.hosts, 60.0) as its:
-        show_going(GroupState(its, desk.group), run.run_id)
+        create_liveness_node(GroupState(its, desk.group), run.run_id)
         assert find_launched(desk) == {"w2"}, "it goes on"
     assert find_launched(desk) == {"w1", "w2"}
     assert desk.instance.get_runs(dg.RunsFilter(run_ids=[run.run_id]))[0].status == Status.FAILURE
@@ -55,10 +55,10 @@ def test_a_run_that_has_no_node_yet_or_any_more_is_not_taken_for_dead(
 ) -> None:
     incarnation = ready(desk)["w1"]
     first = desk.run("p__consume", Status.STARTED)
-    copied = make_going_tag(desk.group, first.run_id)  # Dagster copies tags to a run that tries again
+    copied = make_liveness_tag(desk.group, first.run_id)  # Dagster copies tags to a run that tries again
     desk.instance.report_run_failed(first)
-    for tag in (copied, "", make_going_tag("another-group", "r")):
-        tags = {INCARNATION: incarnation, GOING: tag}
+    for tag in (copied, "", make_liveness_tag("another-group", "r")):
+        tags = {INCARNATION: incarnation, LIVENESS_TAG: tag}
         run = desk.run("p__consume", Status.STARTED, **tags)
         desk.instance.add_run_tags(run.run_id, {private.GRPC_INFO_TAG: answering})
         assert find_launched(desk) == {"w2"}, tag
@@ -80,7 +80,7 @@ def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monk
 
     def rebalance(tree: GroupState, run_id: str) -> None:
         (run,) = desk.instance.get_runs(dg.RunsFilter(run_ids=[run_id]))
-        seen.append((run_id in tree.going(), run.tags[GOING] == make_going_tag(desk.group, run_id)))
+        seen.append((run_id in tree.live_runs(), run.tags[LIVENESS_TAG] == make_liveness_tag(desk.group, run_id)))
         raise RuntimeError("it ends somehow")
 
     monkeypatch.setattr("rota.group.rebalance.rebalance", rebalance)
@@ -88,9 +88,9 @@ def test_a_run_has_its_node_from_before_its_work_until_after_it(desk: Desk, monk
     resources = {"rota_zookeeper": ZooKeeperResource(hosts=desk.hosts)}
     done = job.execute_in_process(instance=desk.instance, resources=resources, raise_on_error=False)
     assert seen == [(True, True)]
-    assert done.dagster_run.run_id not in desk.tree.going()
+    assert done.dagster_run.run_id not in desk.tree.live_runs()
     (run,) = desk.instance.get_runs(dg.RunsFilter(run_ids=[done.run_id]))
-    assert run.tags[GOING] == ""
+    assert run.tags[LIVENESS_TAG] == ""
 
 
 def test_dagster_tries_no_run_again_that_the_sensor_launches_anew(desk: Desk, tmp_path: Path) -> None:

@@ -11,28 +11,30 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from rota.dagster.assets.names import GOING
+from rota.dagster.assets.names import LIVENESS_TAG
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
 
 
-def make_going_tag(group: str, run_id: str) -> str:
+def make_liveness_tag(group: str, run_id: str) -> str:
     """The tag of a run that has a node in this group."""
     return f"{group}/{run_id}"
 
 
 @contextmanager
-def going_on(context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource, group: str) -> "Iterator[GroupState]":
+def prove_liveness(
+    context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource, group: str
+) -> "Iterator[GroupState]":
     """Give the records of the group, while the node of the run is there. Raises Unavailable."""
-    from rota.coordination.membership import show_going
+    from rota.coordination.membership import create_liveness_node
 
     run_id = context.run.run_id
     with zookeeper.tree(group) as tree:
-        show_going(tree, run_id)
-        context.instance.add_run_tags(run_id, {GOING: make_going_tag(group, run_id)})
+        create_liveness_node(tree, run_id)
+        context.instance.add_run_tags(run_id, {LIVENESS_TAG: make_liveness_tag(group, run_id)})
         try:
             yield tree
         finally:
-            context.instance.add_run_tags(run_id, {GOING: ""})
+            context.instance.add_run_tags(run_id, {LIVENESS_TAG: ""})
