@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from rota.dagster.assets import metadata, page_keys, provenance
+from rota.dagster.assets.check_results import repeat
 from rota.dagster.assets.checks import list_checks
 from rota.dagster.assets.failure import ExpectedFailure
 from rota.dagster.assets.names import Names
-from rota.dagster.assets.standing import repeat
 from rota.errors import counted, printable
 from rota.ids import PARKED_TAG
 from rota.pipeline import Pipeline

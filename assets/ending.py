@@ -77,7 +77,9 @@ def make_limits(instance: dg.DagsterInstance, with_slot: Sequence[dg.DagsterRun]
     if queue is None:
         return lambda _: True
     full = 0 <= queue.max_concurrent_runs <= len(with_slot)
-    is_blocked = TagConcurrencyLimitsCounter([dict(limit) for limit in queue.tag_concurrency_limits], with_slot).is_blocked
+    is_blocked = TagConcurrencyLimitsCounter(
+        [dict(limit) for limit in queue.tag_concurrency_limits], with_slot
+    ).is_blocked
     return lambda run: full or is_blocked(run) if CONSUME in run.tags else full and not is_blocked(run)
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 import dagster as dg
 
 from rota.dagster.assets import checks
+from rota.dagster.assets.check_results import find_unshown
 from rota.dagster.assets.failure import ExpectedFailure, in_one_line
 from rota.dagster.assets.look import Memory, load_memory, look
 from rota.dagster.assets.names import Names
-from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.owners import show_claims

@@ -4,9 +4,9 @@ import dagster as dg
 
 from rota.catalog import Catalog
 from rota.dagster.assets import checks
+from rota.dagster.assets.check_results import find_unshown
 from rota.dagster.assets.failure import in_one_line
 from rota.dagster.assets.names import Names
-from rota.dagster.assets.standing import find_unshown
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.polling import count_places, poll

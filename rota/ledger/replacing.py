@@ -28,7 +28,7 @@ FileEntry = Mapping[str, Any]  # a row of `Version.files`
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ReplacementPlan:
     """The plan that removes old rows, for each version in which exactly the files `holding` may hold rows of the ranges.
 
     `removes` (path -> bytes) are files to remove. `kept` are new files with the other rows of the removed files.
@@ -41,21 +41,21 @@ class Room:
 
 def replace_rows(ledger: Ledger, batch: Batch) -> LogEntry:
     """Replace the rows in the ranges of the batch, and return the entry of the commit. Raises OffsetGap, ForeignTable."""
-    batch, room = changed(batch, op="replay"), None
+    batch, plan = changed(batch, op="replay"), None
     info = ledger.describe(batch, {})
 
     def make(_: int) -> Draft[LogEntry] | LogEntry:
-        nonlocal room
+        nonlocal plan
         table = ledger.open_existing()
         _check_consumed(ledger, table, batch.ranges)
         if added := schema.find_added(table.schema, (f.columns for f in batch.files)):
             return Draft(table, columns=added)
-        if room is None or not fits(room, table, batch):
-            ledger.files.discard(room.kept if room else ())  # they lost their race: no commit names them
-            room = make_room(table, ledger, batch)
-        adds = (*room.kept, *batch.files)
+        if plan is None or not is_valid(plan, table, batch):
+            ledger.files.discard(plan.kept if plan else ())  # they lost their race: no commit names them
+            plan = plan_replacement(table, ledger, batch)
+        adds = (*plan.kept, *batch.files)
         ledger.check_on_disk(adds)
-        return Draft(table, said=info, adds=adds, removes=room.removes, alone=True, commit=batch.id)
+        return Draft(table, said=info, adds=adds, removes=plan.removes, alone=True, commit=batch.id)
 
     return commit_change(ledger.log, make)
 
@@ -71,7 +71,7 @@ def _check_consumed(ledger: Ledger, table: Version, ranges: Ranges) -> None:
         )
 
 
-def make_room(table: Version, ledger: Ledger, batch: Batch) -> Room:
+def plan_replacement(table: Version, ledger: Ledger, batch: Batch) -> ReplacementPlan:
     """Plan to remove each file that holds rows of the ranges, and write its other rows into a new file."""
     holding = _holding(table, batch)
     removes: dict[str, int] = {}
@@ -81,12 +81,12 @@ def make_room(table: Version, ledger: Ledger, batch: Batch) -> Room:
         if left is not None:
             removes[path] = entry["size_bytes"]
             kept += left
-    return Room(frozenset(holding), removes, tuple(kept))
+    return ReplacementPlan(frozenset(holding), removes, tuple(kept))
 
 
-def fits(room: Room, table: Version, batch: Batch) -> bool:
+def is_valid(plan: ReplacementPlan, table: Version, batch: Batch) -> bool:
     """Return whether the plan of an older version is valid for this one: a file never changes under its name."""
-    return room.holding == _holding(table, batch).keys()
+    return plan.holding == _holding(table, batch).keys()
 
 
 def _holding(table: Version, batch: Batch) -> dict[str, FileEntry]:

@@ -36,13 +36,13 @@ def _take_anew(partition: str, ports: Ports, user: str) -> tuple[str, ...]:
     source, main = ports.source, ports.main
     if not isinstance(source, HasFiles):
         return ()
-    standing = main.read_positions((partition,))[partition]
-    if standing.offset is None or standing.token is None:
+    position = main.read_positions((partition,))[partition]
+    if position.offset is None or position.token is None:
         return ()
-    seen = source.observe((partition,), Query(consumed=Consumed({partition: standing}, main)))
+    seen = source.observe((partition,), Query(consumed=Consumed({partition: position}, main)))
     if seen.lost:
         return ()
-    unread = standing.offset, seen.assigned[partition]
+    unread = position.offset, seen.assigned[partition]
     changed = find_changed(source, {partition: [unread]}).get(partition, [])
     if not changed:
         return ()
@@ -51,10 +51,10 @@ def _take_anew(partition: str, ports: Ports, user: str) -> tuple[str, ...]:
             f"{partition}: {changing} changed a moment ago. Once it is no longer written: rota retry {quote(partition)}"
         )
     now = ports.reread({partition: unread}).source
-    claimed = main.claim({partition: standing.token}, {partition: standing.offset})
-    if claimed.newer or claimed.offsets[partition] != standing.offset:
+    claimed = main.claim({partition: position.token}, {partition: position.offset})
+    if claimed.newer or claimed.offsets[partition] != position.offset:
         return ()
-    here = {partition: (standing.offset, standing.offset)}
+    here = {partition: (position.offset, position.offset)}
     main.commit(claimed, Batch(uuid.uuid4().hex, user or "retry", "", "", 0, here, rows={partition: 0}, op="retry"))
     now.observe((partition,), ASSIGN)
     return tuple(one.name for one in changed)

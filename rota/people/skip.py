@@ -35,34 +35,34 @@ def skip(tree: GroupState, ports: Ports, partition: str, to: int | None = None, 
 
 def _skip(tree: GroupState, ports: Ports, partition: str, to: int | None, user: str) -> tuple[int, int]:
     source, main = ports.source, ports.main
-    standing = main.read_positions((partition,))[partition]
-    if standing.offset is None or standing.token is None:
+    position = main.read_positions((partition,))[partition]
+    if position.offset is None or position.token is None:
         raise ConfigError(f"No run ever looked at {partition}: there is nothing to skip. See `rota status`")
-    query = Query(consumed=Consumed({partition: standing}, main))
+    query = Query(consumed=Consumed({partition: position}, main))
     seen = source.observe((partition,), query)
-    if reason := explain_lost(seen, main, {partition: standing}).get(partition):
+    if reason := explain_lost(seen, main, {partition: position}).get(partition):
         raise ConfigError(f"{partition}: {reason}")
     latest, behind = _read_end(seen, partition), 0
-    if standing.offset < latest:
-        behind = _find_behind_hole(source, partition, standing.offset)
-    end = to or max(standing.offset + 1, behind)
-    _check_end(partition, standing.offset, max(latest, behind), end)
-    if to is None and (why := _explain_not_parked(tree, partition, standing.offset)):
-        named = _name_offset(source, seen, partition, standing.offset)
+    if position.offset < latest:
+        behind = _find_behind_hole(source, partition, position.offset)
+    end = to or max(position.offset + 1, behind)
+    _check_end(partition, position.offset, max(latest, behind), end)
+    if to is None and (why := _explain_not_parked(tree, partition, position.offset)):
+        named = _name_offset(source, seen, partition, position.offset)
         raise ConfigError(
-            f"{partition} is at {standing.offset}{named} and {why}: nothing is skipped. To "
-            f"skip it all the same: rota skip {quote(partition)} --to {standing.offset + 1}"
+            f"{partition} is at {position.offset}{named} and {why}: nothing is skipped. To "
+            f"skip it all the same: rota skip {quote(partition)} --to {position.offset + 1}"
         )
     assigned = source.observe((partition,), replace(query, assign=True))
-    _check_end(partition, standing.offset, max(behind, _read_end(assigned, partition)), end)
-    claimed = main.claim({partition: standing.token}, {partition: standing.offset})
+    _check_end(partition, position.offset, max(behind, _read_end(assigned, partition)), end)
+    claimed = main.claim({partition: position.token}, {partition: position.offset})
     if claimed.newer:
         raise Fenced(
             f"{partition} was taken over just now: {main.location} has seen token {claimed.newer[partition]}. Nothing was "
             f"skipped; see `rota why {quote(partition)}`",
             partitions=(partition,),
         )
-    ranges = {partition: (standing.offset, end)}
+    ranges = {partition: (position.offset, end)}
     main.commit(claimed, Batch(uuid.uuid4().hex, user or "skip", "", "", 0, ranges, rows={partition: 0}, op="skip"))
     with suppress(CoordinationError):  # the skip is committed: a second one would skip one more offset
         unpark(tree, partition)

@@ -152,23 +152,23 @@ class ConsumingRun:
 
     def run(self) -> Iterator[Event]:
         """Yield an event for each partition."""
-        standing = self.ports.main.read_positions(tuple(self.rights.held))
-        absent = not any(one.table for one in standing.values())
+        positions = self.ports.main.read_positions(tuple(self.rights.held))
+        absent = not any(one.table for one in positions.values())
         known = not absent or self._was_consumed()
         if absent and known:
             self.ports.main.open_existing()  # raises: the table is gone
-        stopped = list(self._find_restored(standing))
+        stopped = list(self._find_restored(positions))
         yield from stopped
         held = {p: o for p, o in self.rights.held.items() if p not in {s.partition for s in stopped}}
         if not held:
             return
-        seen = self._assign(tuple(held), standing)
-        for p, why in explain_lost(seen, self.ports.main, standing).items():
-            yield self._park(p, RotaError(why), standing[p].offset or 0, final=True)
+        seen = self._assign(tuple(held), positions)
+        for p, why in explain_lost(seen, self.ports.main, positions).items():
+            yield self._park(p, RotaError(why), positions[p].offset or 0, final=True)
         held = {p: o for p, o in held.items() if p not in seen.lost}
         for p in sorted(held.keys() - seen.ends):
             if reason := seen.unreadable.get(p):
-                yield self._park(p, RotaError(reason), standing[p].offset or 0, final=False)
+                yield self._park(p, RotaError(reason), positions[p].offset or 0, final=False)
             else:
                 yield DroppedPartition(p, "it could not be read a moment ago; the next run tries again")
         held = {p: o for p, o in held.items() if p in seen.ends}
@@ -189,16 +189,16 @@ class ConsumingRun:
         if jobs:
             yield from self._work(jobs, claimed, seen)
 
-    def _assign(self, held: tuple[str, ...], standing: Mapping[str, Position]) -> Observation:
+    def _assign(self, held: tuple[str, ...], positions: Mapping[str, Position]) -> Observation:
         """Observe the source once, and give new data their offsets."""
-        founding = self._list_founding(standing)
+        founding = self._list_founding(positions)
         asked = tuple(dict.fromkeys((*held, *founding)))
-        query = Query(starts=asked, founding=founding, consumed=Consumed(standing, self.ports.main), assign=True)
+        query = Query(starts=asked, founding=founding, consumed=Consumed(positions, self.ports.main), assign=True)
         return self.ports.source.observe(asked, query)
 
-    def _list_founding(self, standing: Mapping[str, Position]) -> frozenset[str]:
+    def _list_founding(self, positions: Mapping[str, Position]) -> frozenset[str]:
         """Return all partitions, to start together, if the source starts at "latest" and the table was never claimed."""
-        known = all(one.offset is not None for one in standing.values())
+        known = all(one.offset is not None for one in positions.values())
         if known or self.pipeline.source.start != "latest" or self.ports.main.read_log():
             return frozenset()
         return frozenset(map(self.pipeline.partition, self.ports.source.list_keys()))
@@ -209,18 +209,18 @@ class ConsumingRun:
         keys = record.keys if record else ()
         return any(one.record.table for one in self.tree.checkpoints(map(self.pipeline.partition, keys)).values())
 
-    def _find_restored(self, standing: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
+    def _find_restored(self, positions: Mapping[str, Position]) -> Iterator[ParkedPartition | DroppedPartition]:
         """Park partitions if the table was restored, replaced or changed. Raises ForeignTable if ZooKeeper was restored."""
         main = self.ports.main
-        touched = main.find_foreign_commits(standing)
+        touched = main.find_foreign_commits(positions)
         for p, own in self.rights.held.items():
-            offset = standing[p].offset or 0
-            if (older := explain_older_zookeeper(own.token, standing[p], f"{p}: {main.location}")) and holds(
+            offset = positions[p].offset or 0
+            if (older := explain_older_zookeeper(own.token, positions[p], f"{p}: {main.location}")) and holds(
                 self.tree, own
             ):
                 raise older
             was = self.rights.checkpoints.get(p)
-            if restored := explain_older_table(was.record if was else None, standing[p], main.location):
+            if restored := explain_older_table(was.record if was else None, positions[p], main.location):
                 yield self._park(p, restored, offset, final=True, restored=True)
             elif reason := touched.get(p, ""):
                 yield self._park(p, RotaError(reason), offset, final=True)
@@ -375,8 +375,8 @@ class ConsumingRun:
 
     def _note_refusals(self, partitions: Iterable[str]) -> None:
         """Record refused writes for `rota history`; best effort."""
-        for p, standing in self.ports.main.read_positions(tuple(partitions)).items():
-            token, newer = self.rights.held[p].token, standing.token or 0
+        for p, position in self.ports.main.read_positions(tuple(partitions)).items():
+            token, newer = self.rights.held[p].token, position.token or 0
             note_refusal(self.tree, Refusal(partition=p, token=token, newer=newer, run_id=self.run_id))
 
 

@@ -126,8 +126,8 @@ def test_whatever_lands_each_value_is_in_the_table_or_its_partition_stops_and_sa
             arrays = {s: draw.choices(POOL[name], weights[: len(POOL[name])])[0] for s, name in spelt.items()}
             anywhere.land(draw.choice("abc"), **arrays)
         reasons = anywhere.consume()
-        standing = anywhere.world.ports.main.read_positions(tuple(f"p:{key}" for key in anywhere.landed))
-        ends = {key: standing[f"p:{key}"].offset or 0 for key in anywhere.landed}
+        positions = anywhere.world.ports.main.read_positions(tuple(f"p:{key}" for key in anywhere.landed))
+        ends = {key: positions[f"p:{key}"].offset or 0 for key in anywhere.landed}
         assert anywhere.count_damage(ends) == {}
         for key, files in anywhere.landed.items():
             assert (ends[key] < len(files)) == (key in reasons)

@@ -112,18 +112,18 @@ class Racing:
     plans: int = 0
 
     def replay(self, other: Callable[[Ledger], None], races: int = 1) -> None:
-        plan = replacing.make_room
+        plan = replacing.plan_replacement
 
         def meanwhile(*args: Any) -> object:
-            room = plan(*args)
+            planned = plan(*args)
             self.plans += 1
             if self.plans <= races:
-                self.patch.setattr(replacing, "make_room", plan)
+                self.patch.setattr(replacing, "plan_replacement", plan)
                 other(self.table)
-                self.patch.setattr(replacing, "make_room", meanwhile)
-            return room
+                self.patch.setattr(replacing, "plan_replacement", meanwhile)
+            return planned
 
-        self.patch.setattr(replacing, "make_room", meanwhile)
+        self.patch.setattr(replacing, "plan_replacement", meanwhile)
         replace_rows(self.table, again(self.table, 0, 3))
 
     def orphans(self) -> set[Path]:

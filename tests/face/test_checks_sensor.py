@@ -11,11 +11,11 @@ from dagster import DagsterRunStatus as Status
 from rota.coordination.alone import found_own_records
 from rota.coordination.parking import park, unpark
 from rota.dagster.assets import checks
+from rota.dagster.assets.check_results import repeat
 from rota.dagster.assets.checks import read_said
 from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.metadata import describe_owner
 from rota.dagster.assets.names import Names
-from rota.dagster.assets.standing import repeat
 from rota.dagster.sensors import owners
 from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
 from rota.errors import EnvironmentFailed, ForeignTable

@@ -14,7 +14,7 @@ from dagster import DagsterRunStatus as Status
 from rota import registry
 from rota.catalog import load
 from rota.dagster import private
-from rota.dagster.assets import checks, standing
+from rota.dagster.assets import check_results, checks
 from rota.dagster.assets.names import INCARNATION
 from rota.dagster.location import compose
 from rota.dagster.sensors import alerts, backlog, membership, runs
@@ -123,7 +123,7 @@ def test_an_ablation_that_takes_a_plan_for_an_evaluation_stops_the_report_and_no
         record = instance.get_latest_asset_check_evaluation_record(key)
         return record and (record.evaluation, record.create_timestamp)
 
-    for reader in (standing, alerts):
+    for reader in (check_results, alerts):
         monkeypatch.setattr(reader, "read_said", believe)
     ready(desk)
     desk.join("w3")
