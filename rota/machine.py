@@ -18,7 +18,8 @@ from rota.errors import EnvironmentFailed
 LAUNCH = """
 import os, signal, sys
 parent, orphaned, stop, interrupt = map(int, sys.argv[1:5])
-signal.signal(stop, signal.SIG_DFL)
+for one in {stop, orphaned} - {signal.SIGKILL}:
+    signal.signal(one, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.Handlers(interrupt))
 if sys.platform == "linux":
     import ctypes
@@ -73,6 +74,16 @@ def tie_to_parent(
     return [sys.executable, "-IS", "-c", LAUNCH, *(str(int(one)) for one in (os.getpid(), orphaned, stop, interrupt))]
 
 
+def die_with_parent(parent: int, orphaned: signal.Signals) -> None:
+    """Let the kernel (Linux) send this process `orphaned` when the process `parent`, which forked it, ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(1, int(orphaned))
+    if os.getppid() != parent:
+        os.kill(os.getpid(), orphaned)
+
+
 def is_running(pid: int) -> bool:
     """Return whether a process with this id exists; False for 0."""
     try:
@@ -81,6 +92,8 @@ def is_running(pid: int) -> bool:
         return False
     except PermissionError:
         return True  # it belongs to another user
+    with suppress(OSError, IndexError):  # a dead process keeps its id until its parent has asked how it ended
+        return pid > 0 and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return pid > 0
 
 

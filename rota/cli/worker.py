@@ -23,6 +23,7 @@ from rota.machine import name_machine
 from rota.settings import VARIABLE, Settings, checked_endpoint, expand
 
 if TYPE_CHECKING:
+    from rota.coordination.guarded import SessionLink
     from rota.coordination.records import Live
     from rota.coordination.store import Store
     from rota.dataplane.spark.spark_server import SparkServer
@@ -89,7 +90,10 @@ def command(
     server = _make_server(worker, master, conf, spark, no_spark)
     from pydantic import ValidationError
 
+    from rota.coordination.guarded import supervise
     from rota.coordination.records import Live
+
+    settings, guard = Settings.from_environment(), supervise()
 
     try:
         live = Live(
@@ -108,8 +112,7 @@ def command(
     if sys.stderr.isatty() and max_partitions != 0:
         hints = f"It joins group {group} as {worker}, and partitions move to it within seconds. Ctrl-C hands them over."
         click.echo(f"{hints} To join without any: --max-partitions 0", err=True)
-    settings = Settings.from_environment()
-    process = Process(group, worker, live, server, settings, zookeeper or settings.zookeeper)
+    process = Process(group, worker, live, server, settings, zookeeper or settings.zookeeper, guard=guard)
     process.ordinal, process.replicas = ordinal, replicas
     sys.exit(process.run())
 
@@ -171,9 +174,10 @@ class Process:
         settings: Settings,
         hosts: str,
         starting: float = STARTING,
+        guard: "SessionLink | None" = None,
     ) -> None:
         self.group, self.worker, self.live, self.server = group, worker, live, server
-        self.settings, self.hosts, self.starting = settings, hosts, starting
+        self.settings, self.hosts, self.starting, self.guard = settings, hosts, starting, guard
         self.ordinal: int | None = None  # and how many share, as it was started; see protocol `ordinal`
         self.replicas: int | None = None
         self.bell = Bell()  # set by a new target, and by other reasons to end a pause
@@ -200,7 +204,7 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._count_signal)
         try:
-            with opened(self.settings, self.hosts) as store:
+            with opened(self.settings, self.hosts, self.guard) as store:
                 tree = GroupState(store, self.group)
                 if not self.start_spark():
                     return 0

@@ -10,6 +10,7 @@ Laws, in addition to those of `store`:
    A server that was rebuilt, restored or lost its last writes never accepts a client with a later zxid. A ZooKeeper
    that gives no sessions at all (no leader, no server) ends none.
 5. A missing right raises Forbidden at once: waiting does not help.
+6. A session guard, if there is one, knows each session of this store, until the session was ended in order.
 """
 
 import contextlib
@@ -25,6 +26,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
 from rota.coordination.access import ANYONE, Access
+from rota.coordination.guarded import SessionLink
 from rota.coordination.kazoo_client import Client
 from rota.coordination.multi import CAUSES, NO_AUTH, Multi, MultiRead
 from rota.coordination.store import MAX_OPS, Node, Op, Store, checked, checked_path, conflict_line
@@ -48,9 +50,10 @@ def connect(
     connect_timeout: float = 5.0,
     call_timeout: float = 10.0,
     access: Access = ANYONE,
+    guard: SessionLink | None = None,
 ) -> "ZooKeeperStore":
     """A connected store. Raises Unavailable with the reason and the next step after `connect_timeout` seconds."""
-    store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, access=access)
+    store = ZooKeeperStore(hosts, session_timeout, call_timeout=call_timeout, access=access, guard=guard)
     if store.wait_active(connect_timeout):
         return store
     store.close()
@@ -58,10 +61,10 @@ def connect(
     raise Unavailable(f"No ZooKeeper at {hosts} after {connect_timeout:g} s ({why}). {mend}")
 
 
-def opened(settings: Settings, hosts: str | None = None) -> "ZooKeeperStore":
+def opened(settings: Settings, hosts: str | None = None, guard: SessionLink | None = None) -> "ZooKeeperStore":
     """A store connected by the environment's settings and credentials. Raises ConfigError, Unavailable."""
     timeout = settings.session_timeout.total_seconds()
-    return connect(hosts or settings.zookeeper, timeout, access=Access.of(settings))
+    return connect(hosts or settings.zookeeper, timeout, access=Access.of(settings), guard=guard)
 
 
 class ZooKeeperStore(Store):
@@ -74,11 +77,12 @@ class ZooKeeperStore(Store):
         *,
         call_timeout: float = 10.0,
         access: Access = ANYONE,
+        guard: SessionLink | None = None,
     ) -> None:
         places, self.chroot = split_hosts(hosts)
         self.hosts = ",".join(places) + self.chroot
         self.session_timeout, self.call_timeout = session_timeout, call_timeout
-        self.access = access
+        self.access, self.guard = access, guard
         self.unwelcome = False  # whether a server ended the connection over our credentials
         self.negotiated = session_timeout
         self._pid, self._session = os.getpid(), 0
@@ -197,7 +201,7 @@ class ZooKeeperStore(Store):
         self._own()
         old, before = self.client, self._session
         self.rebuild(old)
-        _stop(old)
+        self._stop(old)
         if not self.wait_active(self.call_timeout) or self._session == before:
             raise Unavailable("No new session in time. Wait until ZooKeeper answers")
         return self._session
@@ -209,7 +213,7 @@ class ZooKeeperStore(Store):
         with self._changed:
             self._closed = True
         self._wake.set()
-        _stop(self.client)
+        self._stop(self.client)
 
     def _readable(self, node: Node | int | None, path: str) -> Node | None:
         if node == NO_AUTH:
@@ -237,11 +241,39 @@ class ZooKeeperStore(Store):
         self.unwelcome |= client.unwelcome
         if state == KazooState.CONNECTED:
             client.since = time.monotonic()
+            self._report(client)
         if client is self.client:
             self.proven_until, self._heard = 0.0, time.monotonic()
             if state == KazooState.CONNECTED and self._session != client.client_id[0]:
                 self._session, self.lost_why = client.client_id[0], Store.lost_why
         self._wake.set()
+
+    def _report(self, client: Any) -> None:
+        """Reports a new session of the client to the guard; the client's former one has expired."""
+        session, password = client.client_id
+        if self.guard is None or client.reported == session:
+            return
+        if client.reported:
+            self.guard.report_ended(client.reported)
+        client.reported = session
+        self.guard.report_opened(session, password, self.hosts, self.negotiated, self.access.of_client())
+
+    def _stop(self, client: Any, patience: float = STOPPING) -> None:
+        """Ends a client and its session. If its connection is stuck, kazoo waits for long: that goes on without the
+        caller, and the session expires.
+        """
+
+        def stop() -> None:
+            was_connected = client.state == KazooState.CONNECTED
+            with contextlib.suppress(Exception):
+                client.stop()
+                if was_connected and self.guard is not None:
+                    self.guard.report_ended(client.reported)
+                client.close()
+
+        stopping = threading.Thread(target=stop, name="rota-zookeeper-stop", daemon=True)
+        stopping.start()
+        stopping.join(patience)
 
     def rebuild(self, old: Any) -> None:
         """Replaces the client `old` by another with a session of its own, and registers it before it can call back.
@@ -270,7 +302,7 @@ class ZooKeeperStore(Store):
             settled = time.monotonic() - self._heard > REFUSED
             if settled and client.disconnected:
                 self.rebuild(client)  # a stopped client would not be supervised any more
-                _stop(client)
+                self._stop(client)
         elif client.state == KazooState.CONNECTED:
             self._heard, self.trouble = time.monotonic(), None
             self._forget_fresh()
@@ -299,13 +331,13 @@ class ZooKeeperStore(Store):
                     return
                 self.client, self.fresh, self._heard = fresh, None, time.monotonic()
                 self._session, self.proven_until, self.lost_why = given[0], 0.0, OLDER
-            _stop(client, patience=0)
+            self._stop(client, patience=0)
             self._wake.set()
 
     def _forget_fresh(self) -> None:
         fresh, self.fresh = self.fresh, None
         if fresh is not None:
-            _stop(fresh, patience=0)
+            self._stop(fresh, patience=0)
 
     def _own(self) -> None:
         if self._pid != os.getpid():
@@ -355,17 +387,3 @@ class ZooKeeperStore(Store):
             self.proven_until = max(self.proven_until, sent + FRACTION * self.negotiated)
             with self._changed:
                 self._changed.notify_all()
-
-
-def _stop(client: Any, patience: float = STOPPING) -> None:
-    """Ends a client and its session. If its connection is stuck, kazoo waits for long: that goes on without the caller,
-    and the session expires."""
-
-    def stop() -> None:
-        with contextlib.suppress(Exception):
-            client.stop()
-            client.close()
-
-    stopping = threading.Thread(target=stop, name="rota-zookeeper-stop", daemon=True)
-    stopping.start()
-    stopping.join(patience)

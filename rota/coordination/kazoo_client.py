@@ -45,6 +45,7 @@ class Client(KazooClient):  # type: ignore[misc]
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
         super().__init__(hosts=hosts, timeout=session_timeout, connection_retry=retry, logger=_quiet, **access)
         self.refused = self.since = 0.0
+        self.reported = 0  # the session that the guard of this process knows
         connection = self._connection
         connect, loop, invoke = connection._connect, connection._connect_loop, connection._invoke
 

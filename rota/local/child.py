@@ -56,6 +56,12 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
+    def kill_below(self) -> None:
+        """Sends SIGKILL to the processes that this one started."""
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self.process.pid).children():
+                process.kill()
+
     def describe_end(self) -> str:
         """How the process ended, in words."""
         code = self.process.poll()

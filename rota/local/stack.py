@@ -176,7 +176,8 @@ class Stack(AbstractContextManager["Stack"]):
     def start_worker(self, name: str) -> Child:
         """Starts `rota worker --id name`, with its own Spark."""
         command = [sys.executable, "-m", "rota", "worker", "--id", name, *self.spark]
-        return self._start(name, command, signal.SIGTERM)
+        # SIGHUP ends it at once. It would wait for the ZooKeeper of this stack if it were asked to hand over.
+        return self._start(name, command, signal.SIGTERM, signal.SIGHUP)
 
     def start_dagster(self, wanted: int) -> DagsterPage:
         """Start the code server, and once it serves, the page and the daemon with its sensors.
@@ -236,9 +237,9 @@ class Stack(AbstractContextManager["Stack"]):
             raise EnvironmentFailed(f"{child.name} {child.describe_end()}: {child.read_log_end()}. See {child.log}")
 
     def kill(self, name: str) -> None:
-        """Sends SIGKILL to the whole process group of a child, as a loss of power would."""
+        """Sends SIGKILL to a worker, as the kernel does if memory is short. Its supervisor is not killed."""
         child = self.children.pop(name)
-        child.signal_group(signal.SIGKILL)
+        child.kill_below()
         child.end(patience=5)
 
     def close(self) -> None:

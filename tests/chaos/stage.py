@@ -4,9 +4,11 @@ Law: it lands files, sends signals and starts what it killed. What follows is th
 the controller, too; under every other protocol it founds the group and is silent from then on. A process that ends by itself
 is reported (`fell`) and started again, as Dagster launches a run and systemd an agent.
 
-Strikes: `kill worker` (SIGKILL to the agent, which is started again), `hang worker` (SIGSTOP to the agent, SIGCONT when its
-session is over), and in the middle of a batch: `kill run`, `hang` (agent and run stop, others take over, both wake up),
-`zombie` (the run stops, its agent is killed, the run wakes up when others have overtaken it). With `spark` each agent has
+Strikes: `kill worker` (SIGKILL to the agent and its supervisor, both are started again), `crash worker` (SIGKILL to the
+agent alone: its supervisor ends the session), `hang worker` (SIGSTOP to the agent, SIGCONT when its session is over), and in
+the middle of a batch: `kill run`, `hang` (agent and run stop, others take over, both wake up), `zombie` (the run stops, its
+agent is killed, the run wakes up when others have overtaken it). A strike of ablations alone is `early end` (the run stops,
+and the supervisor ends the session of the agent, which lives). With `spark` each agent has
 its own Spark, which does the work, and `kill spark` is one more strike: SIGKILL to the server alone, at any moment.
 With `cluster` that Spark is an application of a standalone cluster. The strikes are `kill run` and those of `OF_CLUSTER`:
 SIGKILL to the master, to a Spark worker with its executors, or to one executor, at any moment.
@@ -42,10 +44,12 @@ from tests.waiting import LONG, wait_until
 
 SESSION, MAX_SHUTDOWN = 2.0, 30.0
 LINES = 120  # of a log that are shown where rows are missing
-STRIKES = ("kill worker", "kill run", "hang worker", "hang", "zombie")
-IN_A_BATCH = STRIKES[1:2] + STRIKES[3:]
+STRIKES = ("kill worker", "crash worker", "hang worker", "kill run", "hang", "zombie")
+EARLY = "early end"
+IN_A_BATCH = (*STRIKES[3:], EARLY)
 OF_CLUSTER = ("kill master", "kill spark worker", "kill executor")
 RUN = ("-m", "tests.chaos.serving_run")
+AGENT, HASTY_AGENT = ("-m", "rota", "worker"), ("-m", "tests.chaos.hasty_worker")
 PIPELINE = """
 from rota import Group, Pipeline, delta, files
 from rota.kafka import kafka
@@ -178,14 +182,15 @@ class Stage:
         words = ["--no-spark"] if not self.spark else []
         if self.cluster:
             words = ["--master", self.cluster.url, *(w for k, v in conf.items() for w in ("--conf", f"{k}={v}"))]
-        self.agents[name] = self._spawn(f"{name}-agent", "--id", name, *words)
+        program = HASTY_AGENT if EARLY in self.strikes else AGENT
+        self.agents[name] = self._spawn(f"{name}-agent", "--id", name, *words, program=program)
 
     def _start_run(self, name: str) -> None:
         words = ["--id", name, "--folder", str(self.folder), *(["--spark"] if self.spark else [])]
         words += [] if self.fenced else ["--unfenced"]
         self.runs[name] = self._spawn(f"{name}-run", *words, program=RUN)
 
-    def _spawn(self, name: str, *words: str, program: Sequence[str] = ("-m", "rota", "worker")) -> Worker:
+    def _spawn(self, name: str, *words: str, program: Sequence[str]) -> Worker:
         log = self.folder / "logs" / f"{name}-{next(self.files)}.log"
         return Worker(log, self.hosts, self.group, *words, max_shutdown=MAX_SHUTDOWN, session=SESSION, program=program)
 
@@ -233,19 +238,24 @@ class Stage:
         self.done[kind] += 1
         agent, run = self.agents[name], self.runs[name]
         again = now + SESSION * (
-            self.random.uniform(2.5, 4) if kind in ("hang", "zombie") else self.random.uniform(1, 2)
+            self.random.uniform(2.5, 4) if kind in ("hang", "zombie", EARLY) else self.random.uniform(1, 2)
         )
         self.struck[name] = again + 2 * SESSION
         if kind == "kill spark":
-            for one in psutil.Process(agent.process.pid).children(recursive=True):
+            for one in psutil.Process(agent.find_pid()).children(recursive=True):
                 one.kill()
-        if kind in ("hang", "zombie"):
+        if kind in ("hang", "zombie", EARLY):
             self.later.append((again, partial(run.signal, signal.SIGCONT)))
+        if kind == EARLY:
+            agent.process.send_signal(signal.SIGUSR1)
         if kind in ("hang", "hang worker"):
             agent.signal(signal.SIGSTOP)
             self.later.append((again, partial(agent.signal, signal.SIGCONT)))
+        if kind == "crash worker":
+            agent.crash()
         if kind in ("kill worker", "zombie"):
             agent.kill()
+        if kind in ("kill worker", "crash worker", "zombie"):
             self.later.append((again, partial(self._start, name)))
         if kind == "kill run":
             run.kill()

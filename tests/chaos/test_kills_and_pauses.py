@@ -11,7 +11,7 @@ import pytest
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.local.bucket import BucketServer
 from tests.chaos.rows import count, read_files
-from tests.chaos.stage import Stage
+from tests.chaos.stage import EARLY, Stage
 from tests.dataplane.kafka.broker import Broker
 
 
@@ -59,6 +59,18 @@ def test_a_frozen_run_of_a_topic_writes_nothing_after_it_was_overtaken(
     found = stage.play(15, until=lambda: stage.done.total() > 5 and bool(stage.tree.refusals().ring))
     assert found.right, (found, stage.done)
     assert stage.refused > 0
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+def test_the_table_refuses_what_a_supervisor_that_ends_a_living_session_would_double(
+    fenced: bool, zookeeper: EmbeddedZooKeeper, tmp_path: Path
+) -> None:
+    """The ablation of the session guard's first law."""
+    stage = Stage(tmp_path / f"early-{fenced}", zookeeper.hosts, "claim", strikes=(EARLY,), fenced=fenced)
+    found = stage.play(0, until=lambda: bool(stage.tree.refusals().ring) if fenced else stage.count().doubled > 0)
+    assert stage.done[EARLY] > 0
+    assert found.right is fenced, (found, stage.done)
+    assert (found.doubled > 0) is not fenced
 
 
 @pytest.mark.parametrize("source", ["files", "topic"])

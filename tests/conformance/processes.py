@@ -18,6 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+import psutil
+
+from tests.supervised import find_worker, strike_host
 from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -67,7 +70,7 @@ def _become(module: str, words: list[str], env: dict[str, str], log: Path) -> No
 
 
 class Worker:
-    """A `rota worker` process, the leader of its own process group, and what it said."""
+    """A `rota worker`, which is a supervisor and the worker proper, or another program; and what it said."""
 
     def __init__(
         self,
@@ -108,8 +111,21 @@ class Worker:
         return wait_until(found, timeout)[0]
 
     def signal(self, number: signal.Signals) -> None:
-        """A signal to the agent alone."""
-        self.process.send_signal(number)
+        """A signal to the supervisor if it asks the worker to leave, as systemd sends it; else to the worker proper."""
+        if number in (signal.SIGTERM, signal.SIGINT):
+            self.process.send_signal(number)
+        elif self.process.poll() is None:
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                os.kill(self.find_pid(), number)
+
+    def find_pid(self) -> int:
+        """The process id of the worker proper."""
+        return find_worker(self.process.pid)
+
+    def crash(self) -> None:
+        """kill -9 to the worker proper, as the kernel does if memory is short."""
+        self.signal(signal.SIGKILL)
+        self.ends()
 
     def ends(self, timeout: float = LONG) -> int | None:
         """Its exit code."""
@@ -117,11 +133,9 @@ class Worker:
         return self.process.wait()
 
     def kill(self) -> None:
-        """kill -9 to the whole group: a machine that lost its power."""
+        """kill -9 to all of it: a machine that lost its power."""
         if self.process.poll() is None:
-            with suppress(ProcessLookupError):  # it has no group yet
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.send_signal(signal.SIGKILL)
+            strike_host(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
 

@@ -20,7 +20,7 @@ def test_a_killed_worker_is_followed_by_its_successor(start: Start, real: GroupS
     wait_until(lambda: len(real.live()) == 2)
     aim(real, w1="12", w2="")
     wait_until_owned(real, w1="12")
-    loaded = Path(f"/proc/{first.process.pid}/maps").read_text()
+    loaded = Path(f"/proc/{first.find_pid()}/maps").read_text()
     assert "pydantic" in loaded
     assert "numpy" not in loaded, "under `assigned` a worker plans nothing: it starts in half the processor time"
     first.kill()

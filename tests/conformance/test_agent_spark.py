@@ -222,7 +222,7 @@ def see_one_that_hangs_be_replaced(life: Life, tmp_path: Path) -> None:
 
 def see_one_that_is_killed_start_again(life: Life) -> None:
     spark = spark_of(life.first)
-    assert os.getpgid(spark) == life.first.process.pid, "killing the worker's group kills its Spark"
+    assert os.getpgid(spark) == life.first.find_pid(), "killing the worker's group kills its Spark"
     died = len(life.first.said("event=spark-died"))
     os.kill(spark, signal.SIGKILL)
     wait_until(lambda: len(life.first.said("event=spark-died")) > died)

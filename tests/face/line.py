@@ -19,6 +19,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
 from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.dagster_dev import ROOT, DagsterDev
+from tests.supervised import strike_host
 from tests.waiting import LONG, wait_until
 
 PIPELINE = """
@@ -119,9 +120,9 @@ class Line:
             )  # fmt: skip
 
     def kill(self, worker: str) -> None:
-        """SIGKILL: the worker does not sign off."""
+        """SIGKILL to all of the worker's processes: no session is ended."""
         process = self.workers.pop(worker)
-        os.killpg(process.pid, signal.SIGKILL)
+        strike_host(process.pid, signal.SIGKILL)
         process.wait(LONG)
 
     # --- what came of it

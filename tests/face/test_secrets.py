@@ -7,6 +7,7 @@ person's commands.
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.group.found import follow
 from rota.settings import Settings
 from tests.guarded import ROLES, Guarded, guard, password
+from tests.supervised import strike_host
 from tests.waiting import wait_until
 
 names = Names()
@@ -100,7 +102,7 @@ def test_what_a_line_leaves_behind_holds_no_secret(
                 seen = {"spark.log": (scratch / "spark.log").read_bytes()}
                 assert stat.S_IMODE((scratch / "spark.properties").stat().st_mode) == 0o600
             finally:
-                worker.kill()  # its Spark goes with it
+                strike_host(worker.pid, signal.SIGKILL)
                 worker.wait()
         with client.opened(
             Settings.from_environment({**os.environ, **environment(guarded, "person", tmp_path)})

@@ -23,6 +23,7 @@ from tests.dataplane.world import BRIEF
 from tests.face.dagster_dev import OWN, ROOT, DagsterDev
 from tests.face.line import PIPELINE, Line
 from tests.situations.situation import Situation
+from tests.supervised import strike_host
 from tests.waiting import LONG, wait_until
 
 ALERTS = """
@@ -133,8 +134,8 @@ class Stage(Line):
             )  # fmt: skip
 
     def signal(self, process: str, how: signal.Signals) -> None:
-        """To the worker's whole process group."""
-        os.killpg(self.workers[process].pid, how)
+        """To all of the worker's processes."""
+        strike_host(self.workers[process].pid, how)
 
     # --- parts of Dagster
 

@@ -1,12 +1,15 @@
 """The process of a worker under credentials: it waits for its group, and reads its password from a file."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from rota.coordination.group_state import GroupState
-from tests.conformance.access.connections import hear, open_store, run_command, start_command
+from tests.conformance.access.connections import SCHEMES, hear, open_store, run_command, start_command
 from tests.guarded import Guarded, password
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
 
@@ -52,3 +55,20 @@ def test_a_worker_joins_with_its_password_from_a_file(
     (line,) = done.stderr.splitlines()
     assert f"does not let sasl:controller (controller) create /rota/{group}/live/w2@" in line
     assert f"right c on /rota/{group}/live is of a worker or person" in line
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_supervisor_ends_a_session_with_its_workers_credentials(
+    guarded: Guarded, fresh: None, group: str, scheme: str
+) -> None:
+    environ = guarded.environment(scheme, "worker") | {"ROTA_SESSION_TIMEOUT": "110"}  # the server grants up to 120 s
+    with open_store(guarded.environment(scheme, "controller")) as store:
+        tree = GroupState(store, group)
+        tree.found()
+        worker = start_command(environ, "worker", "--group", group, "--id", "w1", "--no-spark")
+        assert hear(worker, "event=joined")
+        (live,) = tree.live()
+        os.kill(live.record.pid if live.record else 0, signal.SIGKILL)
+        wait_until(lambda: not tree.live(), 60)
+        worker.communicate()
+        assert worker.returncode == -signal.SIGKILL
