@@ -20,9 +20,14 @@ SHARES = {  # long tables of cases, and in how many shares they are divided
     "chaos/test_kills_and_pauses.py::test_a_frozen_run_of_a_topic_writes_nothing_after_it_was_overtaken": 2,
     "chaos/test_kills_and_pauses.py::test_nothing_is_lost_or_doubled": 3,
     "chaos/test_kills_and_pauses.py::test_without_the_tables_fence_rows_are_doubled_and_counted": 2,
+    "cluster/test_executors_elsewhere.py::test_what_executors_lack_is_one_line_and_parks_no_partition": 2,
+    "dataplane/kafka/test_cluster.py::"
+    "test_a_leader_that_is_lost_in_a_batch_is_followed_by_another_and_each_record_is_there_once": 2,
     "dataplane/kafka/test_conservation.py::test_each_committed_record_is_in_the_table_once_and_no_other": 2,
     "dataplane/kafka/test_conservation.py::test_without_isolation_or_without_reading_to_the_end_there_is_damage": 2,
     "dataplane/kafka/test_faults.py::test_every_record_is_in_the_table_once": 2,
+    "dataplane/kafka/test_secured.py::"
+    "test_a_password_that_changes_while_a_run_serves_ends_it_and_the_next_run_reads_the_new_one": 2,
     "dataplane/test_between_listing_and_reading.py::test_no_record_is_lost_and_none_that_came_later_is_taken_for_it": 3,
     "dataplane/test_landing_anywhere.py::test_what_is_overwritten_or_deleted_on_the_way_is_not_committed": 3,
     "dataplane/test_matrix_of_writers.py::test_beside_a_run_that_archives": 2,
@@ -31,8 +36,16 @@ SHARES = {  # long tables of cases, and in how many shares they are divided
     "dataplane/without_spark/test_foreign_programs.py::test_whoever_changes_no_row_stops_nobody": 3,
     "dataplane/without_spark/test_foreign_programs.py::test_whoever_takes_or_changes_rows_is_told_of_and_they_come_back": 3,
     "dataplane/without_spark/test_orders_of_two.py::test_any_two_lose_and_double_nothing": 2,
+    "sim/test_alone.py::test_every_protocol_holds_every_world_together": 4,
+    "sim/test_clock_steps.py::test_by_count_nothing_moves": 2,
     "sim/test_handover.py::test_no_fault_between_any_two_steps_does_damage": 2,
+    "sim/test_handover.py::test_each_guard_that_is_taken_away_does_damage": 2,
+    "sim/test_handover.py::test_without_faults_nothing_is_fenced_or_forced_or_broken": 2,
+    "sim/test_watch.py::test_after_no_event_a_world_that_heals_calls_a_person": 3,
+    "sim/test_watch.py::test_no_world_that_heals_calls_a_person": 2,
     "sim/test_worlds.py::test_every_assignor_runs_in_every_world_and_breaks_nothing": 4,
+    "sim/test_worlds.py::test_over_placement_many_give_to_one_and_the_lowest_becomes_the_highest": 5,
+    "sim/test_worlds.py::test_sticky_settles_in_every_world_and_wastes_nothing": 3,
 }
 
 

@@ -90,6 +90,7 @@ def test_all_that_speak_to_a_store_trust_the_authority_that_is_named(authority: 
     assert b"ertificate" in run(SCRIPT, environ, place).stderr
 
 
+@pytest.mark.release  # the other test has the store by TLS, test_landing_in_bucket.py has Spark that reads a bucket
 def test_spark_reads_and_its_tasks_write_by_a_trust_store_of_java(authority: Path, server: BucketServer) -> None:
     """As docs/tables.md has it: driver and executors are told of the store; `AWS_CA_BUNDLE` is for Arrow in the tasks."""
     words = "-importcert -noprompt -alias store -file ca.pem -keystore trusted.jks -storetype jks -storepass changeit"

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rota.dataplane.files import parquet
 from rota.dataplane.spark import session
+from tests.tier import choose
 
 NAN = math.nan
 LONG = "a" * 70
@@ -75,7 +76,8 @@ def test_a_pushed_filter_leaves_out_no_row_that_fits(tmp_path: Path, endpoint: s
 
     spark = session.open_session(endpoint)
     try:
-        pairs = find_accepted(spark, tmp_path)
+        accepted = find_accepted(spark, tmp_path)
+        pairs = choose(accepted, 3)
         written = [WRITTEN[name] for name, _ in pairs]
         columns = {f"c{n}": pa.concat_arrays([rows, pa.nulls(1, rows.type)]) for n, rows in enumerate(written)}
         path = tmp_path / "all.parquet"
@@ -102,8 +104,8 @@ def test_a_pushed_filter_leaves_out_no_row_that_fits(tmp_path: Path, endpoint: s
     finally:
         spark.stop()
     assert {asked[i] + str(pairs[int(asked[i].split()[0][1:])]): n for i, n in wanted ^ found} == {}
-    assert len(pairs) > 40
-    assert len(wanted) > 1000
+    assert len(accepted) > 40
+    assert len(wanted) > 15 * len(pairs)
 
 
 def spell_out(column: str, declared: str) -> Any:

@@ -128,5 +128,5 @@ DAMAGE = [
 def test_what_a_missing_guard_lets_through_is_counted(
     guard: str, parts: Parts, where: World, how: str, rule: str
 ) -> None:
-    worlds = (make(where, how, seed, parts) for seed in range(1, 13))  # two claims at one moment are rare
+    worlds = (make(where, how, seed, parts) for seed in range(8, 20))  # two claims at one moment are rare
     assert any(breaks(one, one.run, rule) for one in worlds), f"{guard}: not noticed"

@@ -27,7 +27,7 @@ def test_a_table() -> None:
     assert "unavoidable" in done.output
 
 
-@pytest.mark.parametrize("worlds", [["crash"], ["crash", "over-placement"]])
+@pytest.mark.parametrize("worlds", [["crash"], ["crash", "latency"]])
 def test_a_picture_and_a_page(tmp_path: Path, worlds: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignors, "contestants", lambda: ("sticky", "hash"))
     page, named = tmp_path / "page.md", [word for name in worlds for word in ("--world", name)]
