@@ -1,4 +1,8 @@
-"""`rota demo` in a bucket and on a cluster, as a person runs it; without faults, which tests of their own play."""
+"""`rota demo` in a bucket and on a cluster, as a person runs it; without faults, which tests of their own play.
+
+The push tier has executors that share no disk with the worker (`cluster/test_executors_elsewhere.py`), runs from and into
+a bucket (`dataplane/test_tables_in_a_bucket.py`), and the demo on one disk (`test_end_to_end.py`).
+"""
 
 import json
 import os
@@ -7,10 +11,12 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.release
 def test_workers_without_a_shared_disk_lose_and_double_no_row(tmp_path: Path) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith(("ROTA_", "AWS_"))} | {"PYTHONPATH": str(ROOT)}
     words = ["--json", "--no-faults", "--workers", "2", "--store", "s3", "--spark", "cluster"]
