@@ -249,7 +249,7 @@ def open_spark(folder: Path, place: Place, master: str, name: str) -> Iterator[t
     server = SparkServer(f"beside-{place.name}-{name}", SparkSettings(master, conf), folder / f"spark-{name}")
     server.start()
     try:
-        while not (server.ready() and server.has_executors()):
+        while not (server.ready() and not server.explain_unable()):
             time.sleep(0.2)
         spark = join_session(open_session, server.url, None)
         yield spark, server.url

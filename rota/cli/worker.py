@@ -33,7 +33,7 @@ SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its w
 STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
 STARTING = 180.0  # seconds in which a Spark that was started must become ready: a cluster may have to make room for it
-EXECUTOR_WAIT = 60.0  # seconds in which an executor must be there, before the worker reports that it can do no work
+EXECUTOR_WAIT = 60.0  # seconds in which Spark must be able to work, before the worker reports that it is not
 
 SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.IGNORECASE)  # as Spark redacts them
 
@@ -182,10 +182,10 @@ class Process:
         self.replicas: int | None = None
         self.bell = Bell()  # set by a new target, and by other reasons to end a pause
         self.signals = 0  # how often it was asked to leave
-        self._ready = self._is_able = False  # whether Spark was ready at the last look, and had an executor
+        self._ready = self._is_able = False  # whether Spark was ready at the last look, and able to work
         self._failures = 0
         self._launched = 0.0  # when, on the monotonic clock
-        self._able_at = 0.0  # when its Spark was last seen with an executor, or was ready
+        self._able_at = 0.0  # when its Spark was last seen able to work, or was ready
         self._agent: Agent | None = None
         self._steps = 0  # of the loop; together with what it asked the store, its progress
         self.log = Log(lambda lines: self._format_line("dropped", lines=lines))
@@ -287,10 +287,10 @@ class Process:
     # --- Spark
 
     def start_spark(self) -> bool:
-        """Start the worker's own Spark and wait until it is ready: only then the worker joins.
+        """Start the worker's own Spark and wait until it is ready and warm: only then the worker joins.
 
-        If there is no executor after `EXECUTOR_WAIT` seconds more, the worker joins all the same, and reports that it
-        can do no work. Returns False if the worker was asked to leave meanwhile. Raises EnvironmentFailed.
+        If it is not warm after `EXECUTOR_WAIT` seconds more, the worker joins all the same, reports why it can do no work,
+        and owns nothing. Returns False if the worker was asked to leave meanwhile. Raises EnvironmentFailed.
         """
         if self.server is None:
             return True
@@ -341,20 +341,21 @@ class Process:
             self._watch_executors(self.server)
 
     def _watch_executors(self, server: "SparkServer") -> None:
-        """Report when Spark has had no executor for `EXECUTOR_WAIT` seconds, and when it has one again.
+        """Report why Spark has not been able to work for `EXECUTOR_WAIT` seconds, and when it is able again.
 
-        After `starting` seconds without executor Spark is restarted: a master that was lost for good gives this
+        After `starting` seconds Spark is restarted: a master that was lost for good gives this
         application none.
         """
-        now, self._is_able = time.monotonic(), server.has_executors()
+        now, why = time.monotonic(), server.explain_unable()
+        self._is_able = not why
         if self._is_able:
             self._able_at = now
             self._announce("")
         elif now - self._able_at > self.starting:
-            self.say("spark-unable", reason=f"no executor for {self.starting:g} s: another application asks for some")
+            self.say("spark-unable", reason=f"{why}, for {self.starting:g} s: another one starts")
             self._end(server)
         elif now - self._able_at > EXECUTOR_WAIT:
-            self._announce(f"no executor of {server.settings.master} is there")
+            self._announce(why)
 
     def _announce(self, unable: str) -> None:
         """Publish to the group why this worker can do no work, if that has changed."""

@@ -40,7 +40,7 @@ def place(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> It
         )
         server.start()
     try:
-        wait_until(lambda: server.ready() and server.has_executors())
+        wait_until(lambda: server.ready() and not server.explain_unable())
         yield Place(cluster, server, python)
     finally:
         server.stop()

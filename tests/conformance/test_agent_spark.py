@@ -95,6 +95,12 @@ def spark_of(worker: Worker) -> int:
     return int(pid[1])
 
 
+def find_python(spark: int) -> list[int]:
+    """Spark's Python daemons: processes that fork those of the tasks."""
+    found = psutil.Process(spark).children(recursive=True)
+    return [one.pid for one in found if "rota.dataplane.spark.python_daemon" in one.cmdline()]
+
+
 @dataclass
 class Life:
     """A worker that gives its Spark up after 10 s of silence, a deaf one that never does, and their group."""
@@ -131,6 +137,7 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
 def see_it_advertised_once_it_is_ready(life: Life) -> None:
     life.url = wait_until(lambda: endpoint(life.tree, "w1"))
     assert life.first.hears(f"event=spark-ready endpoint={life.url}")
+    assert find_python(spark_of(life.first)), "it was warmed before: its Python runs, with the imports of a task"
     assert "prepared=yes" in life.first.said("event=spark-ready")[0], (
         "it started from the archive of `rota prepare`: make prepare"
     )

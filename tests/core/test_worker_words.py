@@ -58,8 +58,8 @@ class Deaf:
     def ready(self) -> bool:
         return self.answers
 
-    def has_executors(self) -> bool:
-        return self.executors > 0
+    def explain_unable(self) -> str:
+        return "" if self.executors else "no executor of yarn is there"
 
     def stuck(self) -> str:
         return self.holds

@@ -2,9 +2,9 @@
 
 Laws: the server is in its parent's process group, so killing the group kills both. It also dies if only its parent is
 killed. It ignores Ctrl-C, which reaches the whole group: a worker that leaves ends its Spark last. It is `ready` while its
-process lives and answers, `silent` after some seconds without an answer, and `stuck` if a killed task continues. On a
-cluster it `has_executors` once an executor did a task, and as long as one is connected. It never outlives `stop`. It
-answers no client without its token (`token`). Its settings are in a file of its user's, in no argument list. The user's
+process lives and answers, `silent` after some seconds without an answer, and `stuck` if a killed task continues. It is able
+to work once it was warmed, on a cluster as long as an executor is connected. It never outlives `stop`. It answers no client
+without its token (`token`). Its settings are in a file of its user's, in no argument list. The user's
 options for Java follow rota's, and win. This module does not import pyspark: the process that owns a server stays light.
 """
 
@@ -37,6 +37,8 @@ ADDRESS = "spark.connect.grpc.binding.address"
 PORT = "spark.connect.grpc.binding.port"
 DRIVER_PORT = "spark.driver.port"
 OPTIONS = "spark.driver.extraJavaOptions"
+DAEMON = "spark.python.daemon.module"
+PYTHON = "PYSPARK_PYTHON"
 ARCHIVE = "spark"
 JARS = "spark.jars"
 CORES = "spark.cores.max"
@@ -51,6 +53,7 @@ COLLECTOR = re.compile(r"-XX:[+]Use\w+GC\b")  # Java does not start with two
 LASTING = (*(f"-XX:Tier4{name}Threshold={count}" for name, count in TIERS.items()), "-XX:-UsePerfData")
 SILENCE = 30.0  # seconds without an answer after which a server is given up: no garbage collection may take so long
 LOOK = 2.0  # seconds between two counts of executors: each reads all open files of the server
+AGAIN = 10.0  # seconds until a first job that failed is repeated
 QUESTIONS = 6  # probes in `SILENCE` seconds, all without an answer
 PATIENCE = 1.0  # seconds for the answer to one probe
 ENDED = {
@@ -142,8 +145,8 @@ class SparkServer:
         self._address: tuple[str, int] | None = None
         self._driver_port = 0  # where executors are connected, on a cluster
         self._trial: subprocess.Popen[bytes] | None = None
-        self._tried = False  # whether an executor has ever done a task
-        self._executors, self._count_at = False, 0.0  # whether there were some at the last count; when the next is due
+        self._warmed = False  # whether a trial succeeded
+        self._unable, self._look_at = "its first job is not done", 0.0  # at the last look; when the next is due
 
     def start(self) -> int:
         """Start a server that is not running, and return its pid at once. It is `ready` some seconds later. A restarted
@@ -152,6 +155,8 @@ class SparkServer:
         conf = self.settings.complete(port, self.scratch)
         if not self._local():
             self._driver_port = int(conf.setdefault(DRIVER_PORT, str(free_port())))
+        elif self._has_our_python(conf):
+            conf.setdefault(DAEMON, "rota.dataplane.spark.python_daemon")
         self._address = (conf[ADDRESS], int(conf[PORT]))
         command = [*tie_to_parent(interrupt=signal.SIG_IGN), *self._command(conf)]
         with self.log.open("ab") as log:
@@ -185,27 +190,43 @@ class SparkServer:
         """Whether the process lives and answers."""
         return self.pid is not None and not explain_silence(self._near, PATIENCE)
 
-    def has_executors(self) -> bool:
-        """Whether an executor did a task since this object was made, and one is connected now. Call it regularly on a
-        server that is `ready`. With a master `local[..]` the server itself works."""
-        if self._local():
-            return True
-        if (now := self._clock()) < self._count_at:
-            return self._executors
-        self._count_at = now + LOOK
-        if not self._tried:
-            if self._trial is None:
-                program = ["-m", "rota.dataplane.spark.trial", self._near]
+    def explain_unable(self) -> str:
+        """Return why this Spark can do no work now; empty if it can. Call it regularly on a server that is `ready`.
+
+        It can once it was warmed (see `trial`), if an executor is connected; with a master `local[..]` the server itself
+        works. It is warmed once in the life of this object. Jobs that fail are repeated after `AGAIN` seconds.
+        """
+        if (now := self._clock()) < self._look_at:
+            return self._unable
+        if not self._warmed:
+            self._unable = self._warm(now)
+        if self._warmed:
+            self._look_at = now + LOOK
+            self._unable = "" if self._local() or self._count_executors() else self._explain_no_executor()
+        return self._unable
+
+    def _warm(self, now: float) -> str:
+        """Start the trial, or read how it ended. Return why this Spark is not warm."""
+        words = self.scratch / "trial.log"
+        if self._trial is None:
+            program = ["-m", "rota.dataplane.spark.trial", self._near, *(["local"] if self._local() else [])]
+            with words.open("wb") as log:
                 self._trial = subprocess.Popen(
                     [*tie_to_parent(interrupt=signal.SIG_IGN), sys.executable, *program],
                     stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
+                    stdout=log,
                     stderr=subprocess.DEVNULL,
                 )
-            elif (code := self._trial.poll()) is not None:
-                self._trial, self._tried = None, code == 0
-        self._executors = self._tried and self._count_executors() > 0
-        return self._executors
+        if (code := self._trial.poll()) is None:
+            return "its first job is not done" if self._local() else self._explain_no_executor()
+        self._trial, self._warmed = None, code == 0
+        if code:
+            self._look_at = now + AGAIN
+        why = words.read_text(errors="replace").strip() or explain_exit(code)
+        return f"its first job failed: {why.splitlines()[-1]}" if code else ""
+
+    def _explain_no_executor(self) -> str:
+        return f"no executor of {self.settings.master} is there"
 
     def _count_executors(self) -> int:
         """Count the connections to the driver's port: an executor keeps one at least. 1 if they cannot be listed."""
@@ -298,7 +319,7 @@ class SparkServer:
     def _environment(self, conf: Mapping[str, str]) -> dict[str, str]:
         loopback = {"SPARK_LOCAL_IP": "127.0.0.1"} if conf[ADDRESS] == "127.0.0.1" and self._local() else {}
         return {
-            "PYSPARK_PYTHON": sys.executable,  # else Spark's Python workers take the system's python3
+            PYTHON: sys.executable,  # else Spark's Python workers take the system's python3
             "SPARK_LAUNCHER_OPTS": " ".join(LIGHT),  # split at each blank
             **loopback,
             **os.environ,
@@ -306,6 +327,10 @@ class SparkServer:
             "SPARK_HOME": str(find_spark_home()),
             "SPARK_NO_DAEMONIZE": "1",
         }
+
+    def _has_our_python(self, conf: Mapping[str, str]) -> bool:
+        """Whether the tasks of a local Spark run in this process's Python, which has rota."""
+        return os.environ.get(PYTHON, sys.executable) == sys.executable and "spark.pyspark.python" not in conf
 
     def _local(self) -> bool:
         return self.settings.master.startswith("local")

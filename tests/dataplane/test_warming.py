@@ -1,0 +1,51 @@
+"""A Spark is warm after jobs like those of a pipeline; a Spark that cannot run them reports why."""
+
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rota.dataplane.spark import session
+from rota.dataplane.spark.spark_server import AGAIN, SparkServer, SparkSettings
+from rota.dataplane.spark.warming import warm
+from tests.waiting import wait_until
+
+
+def test_it_reads_and_writes_and_leaves_no_file(endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    spark = session.fit_session(session.open_session(endpoint))
+    warm(spark, local=True)
+    warm(spark, local=False)
+    spark.stop()
+    assert not list(tmp_path.glob("rota-warm-*"))
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_server_is_able_once_its_first_jobs_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """Its Python has done the imports of a task then. With a Python that fails it never is, and reports why."""
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    if not works:
+        monkeypatch.setenv("PYSPARK_PYTHON", str(broken))
+    now = 0.0
+    server = SparkServer("warm", SparkSettings("local[1]"), tmp_path / "spark", clock=lambda: now)
+    try:
+        server.start()
+        wait_until(server.ready)
+        assert server.explain_unable() == "its first job is not done"
+        why = wait_until(lambda: "warm" if not (said := server.explain_unable()) else said * ("failed" in said))
+        if works:
+            assert why == "warm"
+            python = [one.cmdline() for one in psutil.Process(server.pid).children(recursive=True)]
+            assert any({sys.executable, "rota.dataplane.spark.python_daemon"} <= set(one) for one in python)
+            return
+        assert why.startswith("its first job failed: ")
+        assert server.explain_unable() == why, "it is repeated later"
+        now += AGAIN
+        assert server.explain_unable() == "its first job is not done"
+    finally:
+        server.stop()
