@@ -158,7 +158,7 @@ class RunOutput:
             return
         columns = {} if self.counts else read_columns(ports.main)
         made: list[Output] = []
-        seen = self.look_at([batch for _, batch in batches], ports)
+        seen = self.sample([batch for _, batch in batches], ports)
         for (incarnation, batch), sight in zip(batches, seen, strict=True):
             if batch.epoch != self.epoch:
                 self.epoch = batch.epoch
@@ -175,7 +175,7 @@ class RunOutput:
             for said in repeat(self.context.instance, [one for one in self.checks if mine and one.asset_key == asset]):
                 self.context.instance.report_runless_asset_event(said)
 
-    def look_at(self, batches: "Sequence[CommittedBatch]", ports: "Ports") -> "Iterator[BatchSample]":
+    def sample(self, batches: "Sequence[CommittedBatch]", ports: "Ports") -> "Iterator[BatchSample]":
         """Yields what is seen of each batch, with the rows that its partition has now."""
         from rota.run.samples import take_samples
 

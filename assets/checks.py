@@ -26,7 +26,7 @@ ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 SERVED = "every_file_served"  # of a group's membership
 MOST = 100  # partitions that a result names; `rota status` shows all
 GROUP = "group_works"  # takes each need that no other check takes
-TIMES = ("since", "due")  # of a need: a check does not report them, as it would be another result at each look
+TIMES = ("since", "due")  # of a need: a check does not report them, as it would be another result at each observation
 CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
     "no_stale_epoch": ("stale",),
     "all_owned": ("workers", "unowned", "unplaceable", "handover"),

@@ -81,7 +81,7 @@ class Place:
         while not true():
             if time.monotonic() > until:
                 return False
-            self.observer.look()
+            self.observer.observe()
             self.parked |= set(self.observer.tree.parked())
             time.sleep(0.2)
         return True

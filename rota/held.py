@@ -1,4 +1,4 @@
-"""What a process keeps of tables and indexes from one look to the next."""
+"""What a process keeps of tables and indexes from one poll to the next."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -38,24 +38,24 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
         default_status=dg.DefaultSensorStatus.RUNNING,
         description=f"Watches the lag of pipeline {pipeline.name} and launches a run for each worker with lag.",
     )
-    def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
+    def tick(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.registry import find_interval
         from rota.run.work import WorkWatcher
 
         mine = runs.Runs.of(context, names.consume_job(pipeline.name))
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
-            looks = Looks(mine, tree, pipeline, names, WorkWatcher(tree, pipeline, held=held))
+            polls = Polls(mine, tree, pipeline, names, WorkWatcher(tree, pipeline, held=held))
             pause = max(PAUSE, find_interval([pipeline]))
-            requests = poll(looks.look, bool, count_places(context.instance), pause=pause)
+            requests = poll(polls.poll, bool, count_places(context.instance), pause=pause)
         if not requests:
             return dg.SkipReason(f"no worker without a run has lag in {pipeline.name}")
         return dg.SensorResult(run_requests=requests)
 
-    return look
+    return tick
 
 
 @dataclass(slots=True)
-class Looks:
+class Polls:
     """The polls of one tick.
 
     Invariant: a poll that launches a run read the runs first. It reads them from Dagster's storage if, by ZooKeeper and the
@@ -72,9 +72,9 @@ class Looks:
     busy: frozenset[str] = frozenset()  # the incarnations that had a run
     asked: float | None = None  # when the runs were last read, in monotonic seconds
 
-    def look(self) -> list[dg.RunRequest]:
+    def poll(self) -> list[dg.RunRequest]:
         """Return the runs that are due."""
-        self.watcher.look()
+        self.watcher.poll()
         return list(self._find_launches()) if self._may_launch() else []
 
     def _may_launch(self) -> bool:
@@ -95,7 +95,7 @@ class Looks:
             return
         self.asked = time.monotonic()
         open_runs = self.mine.list_unfinished(self.tree)
-        self.watcher.look()  # after the runs were read: a new worker does not count as lost
+        self.watcher.poll()  # after the runs were read: a new worker does not count as lost
         self.live = frozenset(self.watcher.lives)
         for run in open_runs:
             if (incarnation := run.tags.get(INCARNATION)) and incarnation not in self.live:

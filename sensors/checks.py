@@ -8,8 +8,8 @@ import dagster as dg
 from rota.dagster.assets import checks
 from rota.dagster.assets.check_results import find_unshown
 from rota.dagster.assets.failure import ExpectedFailure, in_one_line
-from rota.dagster.assets.look import Memory, load_memory, look
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.pipeline_checks import Memory, evaluate_pipeline, load_memory
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.owners import show_claims
@@ -56,7 +56,9 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
             with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
                 if not tree.exists():
                     return dg.SkipReason(f"group {pipeline.group} is not founded yet")
-                said, memory = look(tree, pipeline, names, before, see_dagster(context, pipeline, names), held)
+                said, memory = evaluate_pipeline(
+                    tree, pipeline, names, before, see_dagster(context, pipeline, names), held
+                )
                 moved, upto = show_claims(context.instance, tree, pipeline, names, before.claims)
         except ExpectedFailure as error:
             if abs(began - before.at) >= SILENT:

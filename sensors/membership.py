@@ -39,7 +39,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             else "Requests a record of the moves of its workers."
         ),
     )
-    def look(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
+    def tick(context: dg.SensorEvaluationContext, rota_zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         with in_one_line():
             found = decide(context, rota_zookeeper)
         files = checks.check_files(names.membership(group.name), catalog.unserved)
@@ -57,17 +57,17 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
         from rota.coordination.bell import Bell
         from rota.group.found import GroupWatcher, follow
-        from rota.group.rebalance import Look
+        from rota.group.rebalance import GroupObservation
         from rota.registry import find_interval
 
         mine = runs.Runs.of(context, names.rebalance_job(group.name))
         if (seconds := mine.read_pause()) > 0:
             return dg.SkipReason(f"the last rebalance failed; the next one starts in {seconds:.0f} s")
 
-        def look_once() -> tuple[list[dg.DagsterRun], Look]:
+        def poll_once() -> tuple[list[dg.DagsterRun], GroupObservation]:
             bell.listen(tree.store, tree.paths.lives)
             unfinished: list[dg.DagsterRun] = []
-            seen = watcher.look() if known else None
+            seen = watcher.poll() if known else None
             if seen is None or seen.needed:  # Dagster's storage is read once a tick, before the group
                 unfinished = mine.list_unfinished(tree)
                 seen = follow(tree.store, catalog, group.name, slots=not known)  # the targets once a tick
@@ -77,7 +77,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
                     known[pipeline] = keys
             return unfinished, seen
 
-        def is_due(found: tuple[list[dg.DagsterRun], Look]) -> bool:
+        def is_due(found: tuple[list[dg.DagsterRun], GroupObservation]) -> bool:
             return found[1].needed and not found[0]
 
         known: dict[str, tuple[str, ...]] = {}
@@ -86,7 +86,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             watcher = GroupWatcher(tree.store, catalog, group.name)
             bell, places = Bell(), count_places(context.instance)
             pause = max(PAUSE, find_interval(catalog.of_group(group.name)))
-            unfinished, seen = poll(look_once, is_due, places, pause=pause, rest=bell.wait)
+            unfinished, seen = poll(poll_once, is_due, places, pause=pause, rest=bell.wait)
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:
@@ -108,7 +108,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         )
         return dg.SensorResult(run_requests=[dg.RunRequest()], asset_events=[shown])
 
-    return look
+    return tick
 
 
 def add_partitions(instance: dg.DagsterInstance, names: Names, pipeline: str, keys: tuple[str, ...]) -> None:

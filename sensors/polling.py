@@ -45,7 +45,7 @@ def count_places(instance: dg.DagsterInstance) -> int:
 
 
 def poll(
-    look: Callable[[], T],
+    poll_once: Callable[[], T],
     enough: Callable[[T], bool],
     places: int,
     *,
@@ -55,7 +55,7 @@ def poll(
     """Poll until a result is `enough`, or the code server ends, for at most `WINDOW` seconds.
 
     Args:
-        look: one poll.
+        poll_once: one poll.
         enough: whether its result ends the tick.
         places: how many ticks may wait at a time. If as many wait, the tick polls once.
         pause: seconds between two polls.
@@ -65,7 +65,7 @@ def poll(
         the last result.
     """
     began = time.monotonic()
-    if enough(seen := look()):
+    if enough(seen := poll_once()):
         return seen
     end, took = began + WINDOW, time.monotonic() - began
     guards = [one for one in threading.enumerate() if one.name in GUARDS]
@@ -77,7 +77,7 @@ def poll(
             if not all(one.is_alive() for one in guards):
                 break
             started = time.monotonic()
-            if enough(seen := look()):
+            if enough(seen := poll_once()):
                 break
             took = time.monotonic() - started
     return seen

@@ -1,5 +1,5 @@
 """Guards taken away from outside, to count the damage: a store that changes a multi on its way, a machine that is shown
-another look, a tree that hides what it read. What ships has no switch for that.
+another observation, a tree that hides what it read. What ships has no switch for that.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from rota.coordination.publication import Publication, Published, Term, publish
 from rota.coordination.records import Own, Slot, Slots, decode, encode
 from rota.coordination.store import Check, Node, Op, Set, Store
 from rota.coordination.views import Read
-from rota.core.reconcile import Event, Instruction, Looked, State, assigned
+from rota.core.reconcile import Event, Instruction, Observed, State, assigned
 from rota.errors import Conflict, Unknown
 from simulator.memory_store import MemoryStore
 
@@ -141,17 +141,17 @@ def new_slot_only(op: Op, _: Sequence[Op]) -> Op:
 
 
 class Careless(GroupState):
-    """A publisher's tree that hides the slots of a dead publisher at the first look, and, where it does not `verify`,
+    """A publisher's tree that hides the slots of a dead publisher at the first read, and, where it does not `verify`,
     shows the plan at the second."""
 
     def __init__(self, store: Store, group: str, plan: Publication, *, verify: bool) -> None:
         super().__init__(store, group)
-        self.plan, self.verify, self.looks = plan, verify, 0
+        self.plan, self.verify, self.reads = plan, verify, 0
 
     def assigns(self) -> dict[str, Read[Slots]]:
-        self.looks += 1
+        self.reads += 1
         found, head = super().assigns(), self.head().record.epoch
-        if self.looks == 1:
+        if self.reads == 1:
             kept = {w: tuple(s for s in read.record.slots if s.epoch <= head) for w, read in found.items()}
             return {w: Read(Slots(slots=slots), found[w].node) for w, slots in kept.items()}
         if self.verify:
@@ -169,10 +169,10 @@ def publish_carelessly(tree: GroupState, term: Term, publication: Publication, *
 
 
 def change_looks(**changes: object) -> Callable[[State, Event], tuple[State, tuple[Instruction, ...]]]:
-    """The machine, whose looks are shown to it with these changes."""
+    """The machine, whose observations have these changes."""
 
     def machine(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]]:
-        seen = replace(event, **changes) if isinstance(event, Looked) else event  # type: ignore[arg-type]
+        seen = replace(event, **changes) if isinstance(event, Observed) else event  # type: ignore[arg-type]
         return assigned(state, seen)
 
     return machine

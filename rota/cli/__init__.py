@@ -16,7 +16,7 @@ from rota.errors import RotaError
 # What for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called;
 # `OVERRIDES` share one.
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "Look": ("status", "why", "history", "check"),
+    "Inspect": ("status", "why", "history", "check"),
     "Run": ("up", "worker", "found", "prepare"),
     "Workers": ("drain", "cordon", "uncordon"),
     "Partitions": ("pin", "pause", "resume", "retry", "skip", "replay"),

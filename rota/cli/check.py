@@ -252,7 +252,7 @@ def _probe_records(tree: "GroupState") -> Iterator[Probe]:
 
 def _probe_needs(store: "ZooKeeperStore", failed: Sequence[str]) -> Iterator[Probe]:
     """Yield each cause that needs an operator, as in `rota status`, except those that a failed probe reports already."""
-    from rota.cli.look import Looker
+    from rota.cli.observer import GroupObserver
     from rota.coordination.group_reader import groups
     from rota.coordination.group_state import GroupState
     from rota.face.need import join_needs
@@ -265,7 +265,7 @@ def _probe_needs(store: "ZooKeeperStore", failed: Sequence[str]) -> Iterator[Pro
         return
     try:
         for group in groups(store):
-            needs = [need for need in Looker(GroupState(store, group)).look_until_sure().needs if need.person]
+            needs = [need for need in GroupObserver(GroupState(store, group)).observe_until_sure().needs if need.person]
             left = join_needs(need for need in needs if not is_reported(need))
             yield from (Probe(one.title, False, one.line) for one in left)
             if not left:

@@ -13,7 +13,7 @@ from rota.errors import ConfigError, counted
 if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
 
-LOOK = 25.0  # seconds: longer than any tick of a sensor that still has the file
+OBSERVED_FOR = 25.0  # seconds: longer than any tick of a sensor that still has the file
 TIMES = 3
 
 
@@ -81,7 +81,7 @@ def _forget_for_good(tree: "GroupState", pipeline: str) -> tuple[str, ...]:
     progress = view.Progress()
     with progress.show_spinner():
         for _ in range(TIMES):
-            until = time.monotonic() + LOOK
+            until = time.monotonic() + OBSERVED_FOR
             while pipeline not in tree.pipelines():
                 if (left := until - time.monotonic()) <= 0:
                     return gone

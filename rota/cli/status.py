@@ -19,7 +19,7 @@ from rota.ids import pipeline_of, worker_of
 from rota.settings import check_known
 
 if TYPE_CHECKING:
-    from rota.cli.look import Looked
+    from rota.cli.observer import Findings
     from rota.coordination import records
     from rota.coordination.group_state import GroupState
     from rota.core.values import Worker
@@ -65,14 +65,14 @@ def _show(
     watch: bool,
     check: bool,
 ) -> None:
-    from rota.cli.look import Looker, concerns
+    from rota.cli.observer import GroupObserver, concerns
     from rota.coordination import overrides
 
-    looker = Looker(tree)
+    observer = GroupObserver(tree)
 
     def read() -> dict[str, Any]:
-        looked = looker.look_until_sure(lambda need: concerns(need, pipeline)) if check else looker.look()
-        return _choose(read_status(tree, looked), pipeline, worker, trouble)
+        found = observer.observe_until_sure(lambda need: concerns(need, pipeline)) if check else observer.observe()
+        return _choose(read_status(tree, found), pipeline, worker, trouble)
 
     with view.show_wait("reading the group, its sources and its tables"):
         if pipeline is not None:
@@ -106,9 +106,9 @@ def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: boo
                 now = {"error": str(error)}
 
 
-def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
+def read_status(tree: "GroupState", found: "Findings") -> dict[str, Any]:
     """Return the group as JSON values; see docs/protocol.md. Values of a source or table that cannot be read are null."""
-    seen, facts = looked.seen, looked.seen.facts
+    seen, facts = found.seen, found.seen.facts
     here = {worker.id for worker in seen.workers}
     incarnations = {worker.id: worker.incarnation for worker in seen.workers}
     epochs = tree.epochs(last=1)
@@ -117,9 +117,9 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         p: own.incarnation for p, own in tree.owned().items()
     }  # also of a forgotten partition, until its owner releases it
     runs = [run.incarnation for run in facts.runs]
-    ends, rewritten = looked.ends, looked.rewritten
+    ends, rewritten = found.ends, found.rewritten
     sentences: dict[str, list[str]] = {}
-    for need in looked.needs:
+    for need in found.needs:
         if need.kind == "partition" and need.person:
             sentences.setdefault(need.name, []).append(need.sentence)
     partitions = [
@@ -133,7 +133,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
             "offset": facts.checkpoints[p].record.offset if p in facts.checkpoints else None,
             "lag": ends[p][1] - ends[p][0] if p in ends else None,
             "rows": facts.checkpoints[p].record.rows if p in facts.checkpoints else None,
-            "quarantined": looked.bad.get(p),
+            "quarantined": found.bad.get(p),
             "parked": view.describe_park(facts.parked[p]) if p in facts.parked else None,
             "retried_at": facts.parked[p].retry_at if p in facts.parked else None,
             "rewritten": rewritten.get(p),
@@ -146,7 +146,7 @@ def read_status(tree: "GroupState", looked: "Looked") -> dict[str, Any]:
         "epoch": facts.epoch,
         "sentence": epochs[-1].sentence if epochs else "",
         "paused": tree.overrides().paused,
-        "needs": [need.describe() for need in looked.needs],
+        "needs": [need.describe() for need in found.needs],
         "workers": [
             {
                 "id": worker.id,

@@ -15,7 +15,7 @@ from rota.errors import RotaError
 from rota.face.need import NEEDS_OPERATOR
 
 if TYPE_CHECKING:
-    from rota.cli.look import Looker
+    from rota.cli.observer import GroupObserver
     from rota.local.folder import StateFolder
     from rota.local.stack import Stack
 
@@ -77,8 +77,8 @@ def command(
         try:
             while True:
                 keep_running(stack, progress)
-                restarts.look()
-                code.look()
+                restarts.poll()
+                code.poll()
                 time.sleep(0.5)
         except KeyboardInterrupt:
             progress.say("ending Dagster, the workers, ZooKeeper")
@@ -121,7 +121,7 @@ class NeedsReporter:
 
     def __init__(self, progress: view.Progress) -> None:
         self._progress = progress
-        self._lookers: dict[str, Looker] = {}  # by group
+        self._observers: dict[str, GroupObserver] = {}  # by group
         self._reported: dict[str, str] = {}  # by pipeline, worker or group, and cause
 
     def start(self) -> None:
@@ -145,7 +145,7 @@ class NeedsReporter:
 
     def find(self) -> dict[str, str]:
         """Find the needs of operators: a line for each cause of a pipeline, worker or group. A silent ZooKeeper is one."""
-        from rota.cli.look import Looker
+        from rota.cli.observer import GroupObserver
         from rota.coordination.client import opened
         from rota.coordination.group_reader import groups
         from rota.coordination.group_state import GroupState
@@ -156,9 +156,9 @@ class NeedsReporter:
         try:
             with opened(Settings.from_environment()) as store:
                 for group in groups(store):
-                    looker = self._lookers.setdefault(group, Looker(GroupState(store, group)))
-                    looker.tree = GroupState(store, group)
-                    needs = [need for need in looker.look().needs if need.person]
+                    observer = self._observers.setdefault(group, GroupObserver(GroupState(store, group)))
+                    observer.tree = GroupState(store, group)
+                    needs = [need for need in observer.observe().needs if need.person]
                     found |= {f"{group} {one.key}": one.line for one in join_needs(needs)}
         except RotaError as error:
             found["ZooKeeper"] = str(error)

@@ -38,18 +38,18 @@ def command(partition: str, group: str, as_json: bool, time: str | None) -> None
 
 def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
-    from rota.cli.look import Looker, concerns, find_rewritten
+    from rota.cli.observer import GroupObserver, concerns, find_rewritten
 
     check_known("partition", partition, tree.ids())
-    looked = Looker(tree).look()
-    facts, here = looked.seen.facts, {worker.id for worker in looked.seen.workers}
+    found = GroupObserver(tree).observe()
+    facts, here = found.seen.facts, {worker.id for worker in found.seen.workers}
     own, done = facts.owns.get(partition), facts.checkpoints.get(partition)
     named = [w for w in sorted(facts.targets) if partition in facts.targets[w]]
     target = next((w for w in named if w in here), named[0] if named else None)  # a dead worker's may name it as well
     epochs = tree.epochs()
     since = next((e for e in reversed(epochs) for m in e.moves if m.partition == partition), None)
     move = next((m for m in since.moves if m.partition == partition), None) if since else None
-    at = looked.ends.get(partition)
+    at = found.ends.get(partition)
     parked = facts.parked.get(partition)
     return {
         "partition": partition,
@@ -77,8 +77,8 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
         else None,
         "parked": view.describe_park(parked) if parked else facts.unreadable.get(partition),
         "rewritten": find_rewritten(tree, partition),
-        "needs": [need.line for need in looked.needs if concerns(need, None, partition)],
-        "would_move": list(_list_causes(looked.seen, partition, target if target in here else None)),
+        "needs": [need.line for need in found.needs if concerns(need, None, partition)],
+        "would_move": list(_list_causes(found.seen, partition, target if target in here else None)),
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from rota.coordination.layout import ROOT
 from rota.coordination.store import CLOCK
 from rota.errors import ConfigError, CoordinationError, Forbidden
 
-LOOKED_AT = 100  # records of a folder that a check looks at; what is wrong with one is mostly wrong with all
+MAX_CHECKED = 100  # records of a folder that a check reads; what is wrong with one is mostly wrong with all
 
 
 def protect(store: ZooKeeperStore) -> int:
@@ -57,7 +57,7 @@ def _try(store: ZooKeeperStore) -> None:
 def exposed(store: ZooKeeperStore) -> dict[str, tuple[str, ...]]:
     """Maps each kind of wrong ACL to its znodes, in every group."""
     found: dict[str, list[str]] = {}
-    for path in _nodes(store, LOOKED_AT):
+    for path in _nodes(store, MAX_CHECKED):
         for wrong in _differences(store, path):
             found.setdefault(wrong, []).append(path)
     return {wrong: tuple(paths) for wrong, paths in found.items()}

@@ -96,7 +96,7 @@ class Publication:
 
 
 def publication_of(
-    look: "GroupSnapshot",
+    read: "GroupSnapshot",
     plan: Plan,
     sentence: str = "",
     run_id: str = "",
@@ -105,13 +105,13 @@ def publication_of(
     """The publication of a plan made from an observation. `measures` are reported in addition to those of the plan."""
     return Publication(
         targets={w: frozenset(ids) for w, ids in plan.assignment.as_dict().items()},
-        basis=look.basis.digest,
+        basis=read.basis.digest,
         due=plan.due,
-        memory={**plan.memory, KEY: look.basis.inputs},
-        absences=look.absences,
-        members=look.basis.members,
+        memory={**plan.memory, KEY: read.basis.inputs},
+        absences=read.absences,
+        members=read.basis.members,
         audit=Audit(
-            sentence, look.basis.joined, look.basis.left, plan.moves, asdict(plan.measures) | dict(measures), run_id
+            sentence, read.basis.joined, read.basis.left, plan.moves, asdict(plan.measures) | dict(measures), run_id
         ),
     )
 

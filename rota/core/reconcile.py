@@ -83,7 +83,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Observed:
     """One observation, read from `began` to `now` (monotonic clock) in the order target, own records, live nodes, runs.
 
     `target` is None if it cannot be read now; then the worker claims nothing and revokes nothing. `previous` is the epoch
@@ -136,7 +136,7 @@ class Ticked:
     now: float
 
 
-Event = Joined | Looked | Suspended | Lost | LeaveRequested | Ticked
+Event = Joined | Observed | Suspended | Lost | LeaveRequested | Ticked
 
 # --- instructions
 
@@ -211,8 +211,8 @@ def assigned(state: State, event: Event) -> tuple[State, tuple[Instruction, ...]
             if state.leaving is not None and now - state.leaving >= state.max_shutdown:
                 return _exit(state, clean=False, reason="asked to leave, and ZooKeeper did not answer in max_shutdown")
             return state, ()
-        case Looked():
-            return _looked(state, event)
+        case Observed():
+            return _observed(state, event)
 
 
 def _fresh(state: State, incarnation: str | None) -> State:
@@ -238,76 +238,76 @@ def _exit(state: State, *, clean: bool, reason: str) -> tuple[State, tuple[Instr
     return replace(state, done=True), (Exit(clean, reason),)
 
 
-def _looked(state: State, look: Looked) -> tuple[State, tuple[Instruction, ...]]:
+def _observed(state: State, seen: Observed) -> tuple[State, tuple[Instruction, ...]]:
     me = state.incarnation
-    if me is None or (state.suspended is not None and look.began <= state.suspended):
+    if me is None or (state.suspended is not None and seen.began <= state.suspended):
         return state, ()
-    if me not in look.live:
+    if me not in seen.live:
         return _lost(state, "its live node is gone")
-    if look.newest is not None and look.newest != me:
-        return _exit(state, clean=False, reason=f"a newer incarnation of this id is live: {look.newest}")
-    gone = {p for p, owner in look.owners.items() if owner.incarnation != me}
-    mine = {p for p, owner in look.owners.items() if owner.incarnation == me}
+    if seen.newest is not None and seen.newest != me:
+        return _exit(state, clean=False, reason=f"a newer incarnation of this id is live: {seen.newest}")
+    gone = {p for p, owner in seen.owners.items() if owner.incarnation != me}
+    mine = {p for p, owner in seen.owners.items() if owner.incarnation == me}
     held = (state.held - gone) | mine
-    releases, draining = _releases(state, look)
-    claims, waiting = _claims(state, look, len(held))
+    releases, draining = _releases(state, seen)
+    claims, waiting = _claims(state, seen, len(held))
     notes = _notes(state, waiting, draining)
     after = replace(
         state,
         suspended=None,
-        epoch=look.epoch if look.target is not None else state.epoch,
+        epoch=seen.epoch if seen.target is not None else state.epoch,
         held=held | {c.partition for c in claims},
         waiting=waiting,
         draining=draining,
     )
     if state.leaving is not None and not after.held:
         return _exit(after, clean=True, reason="left: everything is handed over")
-    unknown = not mine and not after.held & look.unread
-    if _overdue(state, look) and unknown:  # records that cannot be read cannot be released
+    unknown = not mine and not after.held & seen.unread
+    if _overdue(state, seen) and unknown:  # records that cannot be read cannot be released
         return _exit(after, clean=False, reason=f"left: nothing is known of {', '.join(sorted(after.held))}")
     return after, (*releases, *claims, *notes)
 
 
-def _releases(state: State, look: Looked) -> tuple[list[Release], frozenset[str]]:
+def _releases(state: State, seen: Observed) -> tuple[list[Release], frozenset[str]]:
     """Return the releases of this observation, and the partitions that wait until their run ends."""
-    overdue = _overdue(state, look)
+    overdue = _overdue(state, seen)
     releases: list[Release] = []
-    draining = set(state.draining & look.unread)
-    for partition, owner in sorted(look.owners.items()):
+    draining = set(state.draining & seen.unread)
+    for partition, owner in sorted(seen.owners.items()):
         if owner.incarnation != state.incarnation:
             continue
         if overdue:
             releases.append(Release(partition, owner.version, "leaving"))
-        elif look.target is None or partition in look.target:
+        elif seen.target is None or partition in seen.target:
             continue
-        elif partition in look.busy:
+        elif partition in seen.busy:
             draining.add(partition)
         else:
             releases.append(Release(partition, owner.version, "revoked"))
     return releases, frozenset(draining)
 
 
-def _overdue(state: State, look: Looked) -> bool:
-    return state.leaving is not None and look.now - state.leaving >= state.max_shutdown
+def _overdue(state: State, seen: Observed) -> bool:
+    return state.leaving is not None and seen.now - state.leaving >= state.max_shutdown
 
 
-def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[str, Waiting]]:
+def _claims(state: State, seen: Observed, held: int) -> tuple[list[Claim], dict[str, Waiting]]:
     """Return the claims of this observation, and the partitions that wait. `held` is the number already held."""
     claims: list[Claim] = []
     waiting: dict[str, Waiting] = {}
-    if state.leaving is not None or look.target is None:
+    if state.leaving is not None or seen.target is None:
         return claims, waiting
-    unbroken = state.epoch in (look.epoch, look.previous)
+    unbroken = state.epoch in (seen.epoch, seen.previous)
     if unbroken:
-        waiting |= {p: state.waiting[p] for p in state.waiting.keys() & look.target & look.unread}
-    for partition in sorted(look.target & look.owners.keys()):
-        owner = look.owners[partition]
+        waiting |= {p: state.waiting[p] for p in state.waiting.keys() & seen.target & seen.unread}
+    for partition in sorted(seen.target & seen.owners.keys()):
+        owner = seen.owners[partition]
         if owner.incarnation == state.incarnation:
             continue
         before = state.waiting.get(partition) if unbroken else None
-        since = before.since if before is not None and before.owner == owner else look.now
-        reason = _reason(state, look, owner, since)
-        full = reason is not None and look.cap is not None and held + len(claims) >= look.cap
+        since = before.since if before is not None and before.owner == owner else seen.now
+        reason = _reason(state, seen, owner, since)
+        full = reason is not None and seen.cap is not None and held + len(claims) >= seen.cap
         if reason is None or full:
             waiting[partition] = Waiting(owner, since, full)
         else:
@@ -315,15 +315,15 @@ def _claims(state: State, look: Looked, held: int) -> tuple[list[Claim], dict[st
     return claims, waiting
 
 
-def _reason(state: State, look: Looked, owner: Owner, since: float) -> Reason | None:
+def _reason(state: State, seen: Observed, owner: Owner, since: float) -> Reason | None:
     """Return why a partition of the target may be claimed now; None while the worker waits for its owner."""
     if owner.incarnation is None:
         return "free"
-    if owner.incarnation not in look.live:
+    if owner.incarnation not in seen.live:
         return "gone"
     if worker_of(owner.incarnation) == state.worker:
         return "older"
-    if look.now - since >= state.max_shutdown:
+    if seen.now - since >= state.max_shutdown:
         return "forced"
     return None
 

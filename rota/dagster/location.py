@@ -24,9 +24,9 @@ import dagster as dg
 from rota.catalog import Catalog, load
 from rota.dagster import jobs, pipeline_files
 from rota.dagster.assets.group import make_assignment, make_files_check, make_membership
-from rota.dagster.assets.look import make_checks
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import make_pipeline_assets
+from rota.dagster.assets.pipeline_checks import make_checks
 from rota.dagster.extras import choose_extras, flatten
 from rota.dagster.maintain import make_maintain_job, make_maintain_schedule
 from rota.dagster.purge import make_purge_job

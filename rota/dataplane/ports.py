@@ -119,7 +119,7 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a source found in one look at some partitions. The mappings are by partition.
+    """What a source found when some partitions were observed once. The mappings are by partition.
 
     Attributes:
         ends: the ends of the partitions that can be read.
@@ -166,7 +166,7 @@ class Source(Protocol):
         ...
 
     def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
-        """Look at these partitions once.
+        """Observe these partitions once.
 
         Raises:
             ConfigError: the source does not exist or cannot be used, with the next step, if the query inspects it.

@@ -82,7 +82,7 @@ def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigu
     attempt, run = observer.wait_until(caught, GIVEN_UP, "a run in the middle of its batch")
     at = time.time()
     stack.kill(run.worker)
-    observer.look()
+    observer.observe()
     if observer.has_committed(attempt):
         raise KilledTooLate(f"Run {run.id} committed before its worker {run.worker} was dead. Run the demo again")
     owned = {p for p, owner in observer.owners().items() if owner == run.incarnation}
@@ -163,7 +163,7 @@ def freeze_run(observer: Observer, page: DagsterPage, feed: Callable[[], None]) 
         attempt, run = caught[0]
         os.kill(pids[run.id], signal.SIGSTOP)
         at = time.time()
-        observer.look()
+        observer.observe()
         if not observer.has_committed(attempt):
             return FrozenRun(run, pids[run.id], at)
         os.kill(pids[run.id], signal.SIGCONT)

@@ -52,11 +52,11 @@ class CommitSeen:
 
 @dataclass(slots=True)
 class Observer:
-    """Everything seen so far. `look` adds what is new; `wait_until` looks until something is true."""
+    """Everything seen so far. `observe` adds what is new; `wait_until` observes until something is true."""
 
     tree: GroupState
     main: "fs.FileSystem"  # what is below the folder of the table
-    check: Callable[[], None] = lambda: None  # called at each look; raises if a process of the demo ended
+    check: Callable[[], None] = lambda: None  # called at each observation; raises if a process of the demo ended
     live: dict[str, float] = field(default_factory=dict)  # incarnation -> since
     gone: dict[str, float] = field(default_factory=dict)
     epochs: dict[int, float] = field(default_factory=dict)
@@ -71,11 +71,11 @@ class Observer:
     @contextmanager
     def connect_to(cls, hosts: str, main: "fs.FileSystem", check: Callable[[], None]) -> "Iterator[Observer]":
         """An observer of group `default` at these hosts, over a connection of its own, and of the log of the table `main`.
-        `check` is called at each look."""
+        `check` is called at each observation."""
         with connect(hosts, 10.0) as store:
             yield cls(GroupState(store, "default"), main, check)
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """Reads everything once. Raises what `check` raises, and CoordinationError."""
         self.check()
         now = time.time()
@@ -101,7 +101,7 @@ class Observer:
         """The first true value of `what()`. Raises EnvironmentFailed, which names `waiting_for`, after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while True:
-            self.look()
+            self.observe()
             if value := what():
                 return value
             if time.monotonic() > deadline:

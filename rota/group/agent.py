@@ -30,10 +30,10 @@ from rota.core.reconcile import (
     Join,
     Joined,
     LeaveRequested,
-    Looked,
     Lost,
     Machine,
     Note,
+    Observed,
     Owner,
     Release,
     State,
@@ -48,7 +48,9 @@ from rota.ids import is_incarnation, worker_of
 
 SURELY_ALIVE = 0.6  # fraction of the session timeout after which an observation is too old to act upon
 LINES = 100  # partitions that are logged one by one; if there are more, lines count them
-AT_A_LOOK = 5_000  # the most own records that one observation reads; with more, it would be too old to act upon
+MAX_RECORDS_OBSERVED = (
+    5_000  # the most own records that one observation reads; with more, it would be too old to act upon
+)
 SHORTEST = 0.02  # seconds between two rounds
 
 Facts = dict[str, object]
@@ -211,19 +213,21 @@ class Agent:
 
     def _round(self) -> Generator[None, None, None]:
         yield from self.chooser.choose(self.state, self._there, frozenset(self._settled))
-        looked = yield from self.look()
+        seen = yield from self.observe()
         if self.store.session != self._session:
             yield from self._feed(Lost(self.store.lost_why))
-        elif (took := self.clock() - looked.began) > self.patience:
-            self._suspended(f"a look took {took:.1f} s, longer than the session is surely alive: nothing is written")
+        elif (took := self.clock() - seen.began) > self.patience:
+            self._suspended(
+                f"an observation took {took:.1f} s, longer than the session is surely alive: nothing is written"
+            )
             yield from self._feed(Suspended(self.clock()))
         else:
             if self._silent:
                 self.say("resumed")
             self._silent, self._idle = False, ""
-            yield from self._feed(looked)
+            yield from self._feed(seen)
 
-    def look(self) -> Generator[None, None, Looked]:
+    def observe(self) -> Generator[None, None, Observed]:
         """Return one observation, read in the order of the machine's laws: target, own records, live nodes, runs."""
         began = self.clock()
         cap = 0 if self.live.unable else overrides.cap(self.tree, self.worker, self.live.max_partitions)
@@ -244,7 +248,7 @@ class Agent:
         busy = frozenset(p for run in mine for p in run.partitions)
         self._report()
         now = self.clock()
-        return Looked(began, now, epoch, previous, target, owners, names, newest, busy, cap, self._unread)
+        return Observed(began, now, epoch, previous, target, owners, names, newest, busy, cap, self._unread)
 
     def _target(self) -> Target | None:
         """Return this worker's target; None if there is none or it cannot be read now."""
@@ -257,7 +261,8 @@ class Agent:
         return target
 
     def _own(self, target: frozenset[str] | None) -> dict[str, Owner]:
-        """Return the own records of partitions in the target or held: at most `AT_A_LOOK`, the least recently read first.
+        """Return the own records of partitions in the target or held: at most `MAX_RECORDS_OBSERVED`, the least recently
+        read first.
 
         Settled records are read again only every `REREAD_AFTER` seconds.
         """
@@ -268,7 +273,7 @@ class Agent:
         read, torn = self._read, self.tree.unreadable
         due = [p for p in wanted if p not in settled or now - read[p] >= REREAD_AFTER]
         due.sort(key=lambda p: (read.get(p, float("-inf")), p))
-        ask, later = due[:AT_A_LOOK], due[AT_A_LOOK:]
+        ask, later = due[:MAX_RECORDS_OBSERVED], due[MAX_RECORDS_OBSERVED:]
         self._unread = frozenset(p for p in later if p not in settled and not (torn and self.paths.own(p) in torn))
         views = self.tree.owned(ask) if ask else {}
         self._read = {p: at for p, at in read.items() if p in wanted} | dict.fromkeys(ask, now)
@@ -305,7 +310,7 @@ class Agent:
         for effect in batches(instructions, ownership.AT_ONCE):
             if isinstance(effect, tuple):
                 yield
-                if isinstance(event, Looked) and not self._still_proven(event):
+                if isinstance(event, Observed) and not self._still_proven(event):
                     self.state, _ = self._machine(self.state, Suspended(self.clock()))
                     return
                 self._write(effect)
@@ -313,9 +318,9 @@ class Agent:
                 self._do(effect)
         self._say_notes(instructions)
 
-    def _still_proven(self, look: Looked) -> bool:
+    def _still_proven(self, seen: Observed) -> bool:
         """Return whether the observation may still be acted upon: same session, connection good, not too old."""
-        fresh = self.clock() - look.began <= self.patience
+        fresh = self.clock() - seen.began <= self.patience
         return fresh and self.store.session == self._session and self.store.active()
 
     def _do(self, instruction: Instruction) -> None:

@@ -16,7 +16,7 @@ from rota.coordination.snapshot import read_basis
 from rota.coordination.store import Store
 from rota.core.protocols.known_protocols import ASSIGNED
 from rota.errors import RotaError
-from rota.group.rebalance import Look, observe
+from rota.group.rebalance import GroupObservation, observe
 from rota.ids import partition_id
 from rota.pipeline import Group
 from rota.registry import open_source
@@ -60,7 +60,7 @@ def found_group(tree: GroupState, catalog: Catalog, listed: Mapping[str, Listed]
 
 def follow(
     store: Store, catalog: Catalog, group: str, *, slots: bool = False, listed: Mapping[str, Listed] | None = None
-) -> Look:
+) -> GroupObservation:
     """Found what is declared and missing, then observe, as Dagster's sensor does at each tick.
 
     The observation has the problems of both steps. `slots` is as in `observe`; `listed` is given if the sources were read
@@ -75,7 +75,7 @@ def follow(
 class GroupWatcher:
     """Follows a group again and again.
 
-    Law: `look` returns what `follow` would return. It reads ZooKeeper again only if the store's stamp or a source
+    Law: `poll` returns what `follow` would return. It reads ZooKeeper again only if the store's stamp or a source
     changed, or if the last observation needed a decision or has a `due`.
     """
 
@@ -83,12 +83,12 @@ class GroupWatcher:
         self.store, self.catalog, self.group = store, catalog, group
         self._readings = Readings(store)
 
-    def look(self) -> Look:
+    def poll(self) -> GroupObservation:
         """Return the current observation of the group. Raises as `follow` does."""
         self._readings.refresh()
         listed = list_sources(self.catalog, self.group)
         return self._readings.keep(
-            "look",
+            "observation",
             lambda: follow(self.store, self.catalog, self.group, listed=listed),
             about=listed,
             lasts=lambda seen: not seen.needed and seen.due is None,  # `due` passes without a change in ZooKeeper

@@ -75,14 +75,14 @@ def see(tree: GroupState) -> tuple[GroupSnapshot, Plan]:
     memory = tree.controller().record.memory.get(KEY)
     noted = memory if isinstance(memory, Mapping) else {}
     before = {str(p): str(w) for w, ids in noted.items() if isinstance(ids, list) for p in ids}
-    look = read_snapshot(tree, before)
-    snapshot = look.snapshot
+    read = read_snapshot(tree, before)
+    snapshot = read.snapshot
     place = {worker.id: i for i, worker in enumerate(snapshot.workers)}
     named = _find_named(tree, snapshot.partition_ids)
     owners = [place.get(named[p][0], -1) if p in named else -1 for p in snapshot.partition_ids]
     target = np.array(owners, np.int32)
-    planned = describe(snapshot, target, _make_explainer(snapshot, target, look.basis.meta.protocol))
-    return look, _remember(planned, snapshot, target)
+    planned = describe(snapshot, target, _make_explainer(snapshot, target, read.basis.meta.protocol))
+    return read, _remember(planned, snapshot, target)
 
 
 def _make_explainer(snapshot: Snapshot, target: Codes, protocol: str) -> Callable[[int], str]:

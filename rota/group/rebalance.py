@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GroupObservation:
     """One observation by a watcher: the live workers, the changes since the last decision, and whether a decision is due.
 
     `keys` maps each pipeline's name to its source keys. `problems` maps the name of a thing to its problem.
@@ -50,13 +50,13 @@ class Look:
 class Preview:
     """A plan that was not published, with the snapshot from which it was made."""
 
-    look: GroupSnapshot
+    read: GroupSnapshot
     plan: Plan
 
     @property
     def snapshot(self) -> Snapshot:
         """The input of the planner."""
-        return self.look.snapshot
+        return self.read.snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Rebalanced:
     unreadable: Mapping[str, str]
 
 
-def observe(tree: GroupState, *, slots: bool = False) -> Look:
+def observe(tree: GroupState, *, slots: bool = False) -> GroupObservation:
     """Observe the group. Write nothing.
 
     With `slots` it reads every target too: a target that cannot be read stops its worker until a new epoch repairs it.
@@ -91,7 +91,7 @@ def observe(tree: GroupState, *, slots: bool = False) -> Look:
     due = head.due is not None and not seen.moved and not said <= tree.store.now() < head.due
     torn = _torn(tree) if slots and not seen.moved else ""
     unsettled = find_unsettled(tree, seen) if seen.moved and seen.meta.protocol != ASSIGNED else others
-    return Look(
+    return GroupObservation(
         epoch=head.epoch,
         workers=tuple(worker.id for worker in seen.workers),
         joined=seen.joined,
@@ -130,7 +130,7 @@ def rebalance(tree: GroupState, run_id: str) -> Rebalanced:
         raise ConfigError(why)
     term = take_control(tree)
     found = preview(tree)
-    seen, planned = found.look, found.plan
+    seen, planned = found.read, found.plan
     joined, left = seen.basis.joined, seen.basis.left
     text = sentence(_because(seen.basis, _otherwise(seen)), planned, len(seen.snapshot.partition_ids))
     even = _imbalances(seen.snapshot, planned.assignment.target)

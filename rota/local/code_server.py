@@ -20,7 +20,7 @@ RELOADS = 3  # attempts to load the code location
 
 
 class CodeServer:
-    """The process that holds the user's code; call `look` regularly. `read_pid` returns the process id of the code
+    """The process that holds the user's code; call `poll` regularly. `read_pid` returns the process id of the code
     server.
     """
 
@@ -35,7 +35,7 @@ class CodeServer:
         self._pid = 0  # of the code server at the last check; a restarted one loads its code itself
         self._due, self._tries = 0.0, 0  # attempts that are left; 0 until the process was seen running
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Reload the code location if its process has ended."""
         if (now := self._clock()) < self._due:
             return

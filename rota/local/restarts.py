@@ -31,7 +31,7 @@ def schedule(before: Ended, now: float) -> Ended:
 
 
 class Restarts:
-    """Restarts the processes of these names in a stack; call `look` now and then."""
+    """Restarts the processes of these names in a stack; call `poll` now and then."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Restarts:
         self._stack, self._names, self._say, self._clock = stack, names, say, clock
         self._ended = {name: Ended(started=-SOUND) for name in names}
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Restart the processes that ended and whose time has come."""
         now = self._clock()
         for name in self._names:

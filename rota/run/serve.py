@@ -97,7 +97,7 @@ def serve(
         now = ports.clock()
         wait(max(0.0, since + least - now, _shorten(since + pause, ready) - now))
         looked = ports.clock()
-        watcher.look()
+        watcher.poll()
         found = watcher.find_work()
         if reason := find_reason() or _find_leave(watcher.lives.get(incarnation), incarnation):
             yield RunEnd(reason)

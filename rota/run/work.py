@@ -129,7 +129,7 @@ class WorkWatcher:
         self.seen = Observation(ends={})  # of the last poll
         self._readings = Readings(tree.store)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read which incarnations are live, and drop all other cached facts if ZooKeeper changed. Raises Unavailable."""
         self._readings.refresh()
         self.lives = self._readings.keep("live", lambda: {one.incarnation: one.record for one in self.tree.live()})

@@ -39,7 +39,7 @@ from tests.dataplane.delta_tables import META
 from tests.dataplane.racing_writers import make_batch
 
 fork = get_context("fork")
-ENOUGH = 20  # looks after the first pack
+ENOUGH = 20  # observations after the first pack
 
 
 def write(location: str, name: str, acknowledged: Path, stop: Path) -> None:
@@ -78,7 +78,7 @@ class Watch:
     seen: dict[int, float] = field(default_factory=dict)
     held: list[tuple[float, DeltaTable]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
-    looks: Counter[str] = field(default_factory=Counter)
+    reads: Counter[str] = field(default_factory=Counter)
 
     def read_new(self) -> None:
         """Notes commits that came."""
@@ -107,7 +107,7 @@ class Watch:
         """By the commits alone: two rows of each batch."""
         return sum(2 * (b'"rota.op":"commit"' in self.texts[v].replace(b'": "', b'":"')) for v in range(version + 1))
 
-    def look(self, chance: random.Random) -> None:
+    def observe(self, chance: random.Random) -> None:
         """Opens a version of the last day by deltalake, and asks one that was opened before."""
         young = [v for v, at in self.seen.items() if v > 1 and at > time.time() - 0.6 * self.day]
         if young:
@@ -132,13 +132,13 @@ class Watch:
         except Exception as error:
             self.wrong.append(f"{kind} version {table.version()}: {error}")
             return
-        self.looks[kind] += 1
+        self.reads[kind] += 1
         if found != (wanted := self.count_rows(table.version())):
             self.wrong.append(f"{kind} version {table.version()} has {found} rows, not {wanted}")
 
     def finish(self, acknowledged: list[str]) -> None:
         """The laws, once all rest."""
-        self.read_new()  # what came since the last look is young, and so it is in the log
+        self.read_new()  # what came since the last observation is young, and so it is in the log
         packed = dict[int, bytes]()
         for path in (self.folder / "_past").glob("*.parquet"):
             rows = pq.read_table(path).to_pydict()
@@ -170,7 +170,7 @@ class Watch:
         entries = open_table(self.location, "g", META).read_log()
         if Counter(one.commit for one in entries if one.op == "commit") != commits:
             self.wrong.append(f"rota reads {len(entries)} entries of {commits.total()} commits")
-        self.looks |= {
+        self.reads |= {
             "commits": len(acknowledged),
             "versions": len(self.texts),
             "packed": len(packed),
@@ -202,16 +202,16 @@ def play(place: Place, folder: Path, seconds: float, day: float, seed: int, pack
     after = day if packed_after is None else packed_after
     striker = fork.Process(target=strike, args=(location, after, stop, seed, folder / "strikes"))
     striker.start()
-    while time.time() < end or watch.looks["since a pack"] < ENOUGH:
+    while time.time() < end or watch.reads["since a pack"] < ENOUGH:
         watch.read_new()
-        watch.look(chance)
-        watch.looks["since a pack"] += any((watch.folder / "_past").glob("*.parquet"))
+        watch.observe(chance)
+        watch.reads["since a pack"] += any((watch.folder / "_past").glob("*.parquet"))
     stop.touch()
     for one in (*writers, striker):
         one.join()
         if one.exitcode:
             watch.wrong.append(f"{one.name} ended with {one.exitcode}")
-    watch.looks.update(json.loads((folder / "strikes").read_text()))
+    watch.reads.update(json.loads((folder / "strikes").read_text()))
     watch.finish([line for path in acknowledged for line in path.read_text().split()])
     return watch
 
@@ -260,7 +260,7 @@ def main(seconds: float, day: float, bucket: bool, seed: int, packed: int, packe
             place = in_bucket(server)
         found = play(place, folder, seconds, day, seed, packed_after)
     click.echo("\n".join(found.wrong[:20]))
-    click.echo(f"{'BROKEN' if found.wrong else 'right'}: {dict(found.looks)}, {len(found.wrong)} wrong")
+    click.echo(f"{'BROKEN' if found.wrong else 'right'}: {dict(found.reads)}, {len(found.wrong)} wrong")
     sys.exit(1 if found.wrong else 0)
 
 

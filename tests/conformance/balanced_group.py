@@ -30,9 +30,9 @@ class Group:
         self.names[worker] = membership.join(self.agents[worker], worker, Live(**live))  # type: ignore[arg-type]
 
     def rebalance(self) -> None:
-        look = read_snapshot(self.tree)
-        policy = Policy(grace=look.basis.meta.grace)
-        publish(self.tree, take_control(self.tree), publication_of(look, plan(look.snapshot, policy=policy)))
+        read = read_snapshot(self.tree)
+        policy = Policy(grace=read.basis.meta.grace)
+        publish(self.tree, take_control(self.tree), publication_of(read, plan(read.snapshot, policy=policy)))
 
     def held(self) -> dict[str, int]:
         return {w: len(t.partitions) for w, t in self.tree.targets()[1].items()}

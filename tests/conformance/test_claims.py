@@ -14,7 +14,7 @@ from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Head, Live, Slot, Slots, encode
 from rota.coordination.store import MAX_REQUEST, Create, Node, Op, Set, Store
 from rota.core import reconcile
-from rota.group.agent import AT_A_LOOK, LINES, Agent
+from rota.group.agent import LINES, MAX_RECORDS_OBSERVED, Agent
 from rota.ids import MAX_PARTITION
 from simulator.memory_store import MemoryServer
 from tests.ablations import NO_LIVE, change_store
@@ -272,7 +272,7 @@ def test_an_agent_claims_and_releases_in_as_few_multis_as_fit_and_counts_what_is
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.group.agent.AT_A_LOOK", 5)
+    monkeypatch.setattr("rota.group.agent.MAX_RECORDS_OBSERVED", 5)
 
 
 def test_a_look_reads_no_more_than_it_can_act_upon_in_time(few: None) -> None:
@@ -287,14 +287,14 @@ def test_a_look_reads_no_more_than_it_can_act_upon_in_time(few: None) -> None:
     while played.agent.done is None:
         assert played.cycle() <= 5
     assert (played.agent.done.clean, played.owned()) == (True, 0)
-    assert AT_A_LOOK > 1_000
+    assert MAX_RECORDS_OBSERVED > 1_000
 
 
 class Forgetful(Agent):
     """Takes what had no room in a look for what is not known."""
 
-    def look(self):  # type: ignore
-        looked = yield from super().look()
+    def observe(self):  # type: ignore
+        looked = yield from super().observe()
         return replace(looked, unread=frozenset())
 
 

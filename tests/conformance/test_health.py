@@ -1,4 +1,4 @@
-"""What a look at a group reports of records: nothing of other pipelines, and nothing of records that are gone."""
+"""What an observation of a group reports of records: nothing of other pipelines, and nothing of records that are gone."""
 
 from collections.abc import Callable
 

@@ -18,7 +18,7 @@ def store(memory: MemoryServer) -> Store:
     return store
 
 
-def look_again(store: Store, meanwhile: Callable[[int], None]) -> list[tuple[bytes, bytes]]:
+def read_again(store: Store, meanwhile: Callable[[int], None]) -> list[tuple[bytes, bytes]]:
     """What is found and what is there, at four looks; `meanwhile` is called with the number of each, after it was read."""
     readings, seen = Readings(store), []
     for at in range(4):
@@ -44,7 +44,7 @@ def test_what_changed_while_it_was_read_is_found_by_the_next_look(store: Store, 
         if at < 2:
             other.set("/a", f"{at + 1}".encode(), -1)
 
-    assert look_again(store, change) == [(b"0", b"1"), (b"1", b"2"), (b"2", b"2"), (b"2", b"2")]
+    assert read_again(store, change) == [(b"0", b"1"), (b"1", b"2"), (b"2", b"2"), (b"2", b"2")]
 
 
 def test_with_a_stamp_of_afterwards_it_would_be_missed_for_ever(
@@ -58,7 +58,7 @@ def test_with_a_stamp_of_afterwards_it_would_be_missed_for_ever(
     def change(_: int) -> None:
         other.set("/a", b"1", -1)
 
-    assert look_again(store, change) == [(b"0", b"1")] * 4
+    assert read_again(store, change) == [(b"0", b"1")] * 4
 
 
 def test_what_is_read_in_vain_or_does_not_last_or_is_about_something_else_is_read_again(store: Store) -> None:

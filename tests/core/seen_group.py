@@ -1,4 +1,4 @@
-"""A healthy group as a look sees it, and the same with changes: the input of `find_needs`."""
+"""A healthy group as one observation finds it, and the same with changes: the input of `find_needs`."""
 
 from dataclasses import replace
 
@@ -51,8 +51,8 @@ WELL = Seen(
 P = WELL.pipelines[0]
 
 
-def look(seen: Seen, *after: float) -> tuple[Need, ...]:
-    """The needs of the last of many looks at the same thing, a minute apart, and so many seconds after the first."""
+def observe_over(seen: Seen, *after: float) -> tuple[Need, ...]:
+    """The needs of the last of many observations of the same group, a minute apart, and so many seconds after the first."""
     needs, memory = find_needs(seen)
     for seconds in sorted({*after, *range(60, int(max(after, default=0)), 60)}):
         now = WELL.now + seconds

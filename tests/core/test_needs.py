@@ -37,7 +37,7 @@ from tests.core.seen_group import (
     commit_to,
     dagster,
     facts,
-    look,
+    observe_over,
     pipeline,
 )
 
@@ -98,7 +98,7 @@ def test_what_stops_a_pipelines_runs_is_reported_once(case: str) -> None:
     behind = replace(seen, pipelines=(replace(seen.pipelines[0], ends={"p:a": (5, 9)}),))
     if cause == "off":
         behind = replace(behind, dagster=DagsterSeen(sensors=(SensorSeen("p__backlog", on=False, pipeline="p"),)))
-    mine = [need for need in look(behind, BEHIND / 2, BEHIND) if need.person]
+    mine = [need for need in observe_over(behind, BEHIND / 2, BEHIND) if need.person]
     assert [need.cause for need in mine] == [cause]
 
 
@@ -108,10 +108,10 @@ def test_a_source_that_cannot_be_read_explains_its_sensor_and_its_runs(times: in
     why = "topic t of Kafka at h:1: refused"
     fails = SensorSeen("p__backlog", failing=SETTLE, why=why, pipeline="p")
     seen = replace(pipeline(fault=why), dagster=DagsterSeen(sensors=(fails,), failed={"p": [FailedRuns(times, why)]}))
-    assert [(need.name, need.cause, need.person) for need in look(seen)] == [("p", "source", True)]
+    assert [(need.name, need.cause, need.person) for need in observe_over(seen)] == [("p", "source", True)]
     young = replace(seen, dagster=DagsterSeen(sensors=(replace(fails, failing=1.0),)))
-    assert [(need.cause, need.person) for need in look(young)] == [("source", False)]
-    assert {need.cause for need in look(replace(seen, pipelines=(P,)))} == {"fails", "runs"}, "of another fault"
+    assert [(need.cause, need.person) for need in observe_over(young)] == [("source", False)]
+    assert {need.cause for need in observe_over(replace(seen, pipelines=(P,)))} == {"fails", "runs"}, "of another fault"
 
 
 @pytest.mark.parametrize("case", ["a foreign table", "an older ZooKeeper"])
@@ -119,10 +119,10 @@ def test_runs_that_fail_because_the_table_refuses_are_one_need(case: str) -> Non
     """After `rota adopt` the last runs have still failed: a second alert came, and was over with the next run."""
     failed = DagsterSeen(failed={"p": [FailedRuns(4, "w9's. rota adopt", "ForeignTable")]})
     seen = replace(NEEDS[case][0], dagster=failed)
-    assert [need.cause for need in look(seen, BEHIND / 2, BEHIND) if need.person] == [NEEDS[case][2]]
+    assert [need.cause for need in observe_over(seen, BEHIND / 2, BEHIND) if need.person] == [NEEDS[case][2]]
     adopted = replace(WELL, dagster=failed)
-    assert not [need for need in look(adopted, IDLE - 1) if need.person]
-    assert [need.cause for need in look(adopted, IDLE) if need.person] == ["runs"], (
+    assert not [need for need in observe_over(adopted, IDLE - 1) if need.person]
+    assert [need.cause for need in observe_over(adopted, IDLE) if need.person] == ["runs"], (
         "it still refuses, for an unknown reason"
     )
 
@@ -130,18 +130,18 @@ def test_runs_that_fail_because_the_table_refuses_are_one_need(case: str) -> Non
 @pytest.mark.parametrize("case", HEALTHY)
 def test_what_heals_itself_needs_no_operator(case: str) -> None:
     seen, seconds = HEALTHY[case]
-    assert not [need.line for need in look(seen, seconds / 2, seconds) if need.person]
+    assert not [need.line for need in observe_over(seen, seconds / 2, seconds) if need.person]
 
 
 @pytest.mark.parametrize("case", NEEDS)
 def test_what_does_not_heal_needs_an_operator_and_names_the_step(case: str) -> None:
     seen, seconds, cause, words = NEEDS[case]
     if seconds:
-        assert not [need for need in look(seen) if need.person and need.cause == cause], "not at once"
-    mine = [need for need in look(seen, seconds / 2, seconds) if need.person]
+        assert not [need for need in observe_over(seen) if need.person and need.cause == cause], "not at once"
+    mine = [need for need in observe_over(seen, seconds / 2, seconds) if need.person]
     assert [need.cause for need in mine] == [cause], [need.line for need in mine]
     assert words in mine[0].line
-    assert not [need for need in look(WELL, seconds) if need.cause == cause], "and is over when it is over"
+    assert not [need for need in observe_over(WELL, seconds) if need.cause == cause], "and is over when it is over"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_what_does_not_heal_needs_an_operator_and_names_the_step(case: str) -> N
     ],
 )
 def test_the_step_is_the_one_that_makes_a_worker_able(case: str, step: str) -> None:
-    (need,) = [need for need in look(NEEDS[case][0], SETTLE) if need.person]
+    (need,) = [need for need in observe_over(NEEDS[case][0], SETTLE) if need.person]
     assert step in need.line
 
 
@@ -263,7 +263,7 @@ def test_lag_that_grows_is_reported_and_sends_no_alert() -> None:
 def test_many_partitions_with_one_cause_are_one_line() -> None:
     many = tuple(f"p:{n}" for n in range(50))
     free = Facts(partitions=many, lives={W1: Live()}, now=1000.0)
-    needs = look(replace(WELL, facts=free, workers=DRAINED[:1], pipelines=()), SETTLE)
+    needs = observe_over(replace(WELL, facts=free, workers=DRAINED[:1], pipelines=()), SETTLE)
     assert len(needs) == 50
     (one,) = join_needs(needs)
     assert "and 49 more" in one.line
@@ -294,7 +294,9 @@ def test_a_sensor_of_one_pipeline_is_that_pipelines_need() -> None:
     """`rota status --check --pipeline a` exited with 1 because the landing folder of b was gone."""
     off = SensorSeen("q__backlog", on=False, pipeline="q")
     fails = SensorSeen("q__checks", failing=50.0, why="no folder", pipeline="q")
-    lines = {need.cause: (need.kind, need.name, need.line) for need in look(dagster(sensors=(*SENSORS, off, fails)))}
+    lines = {
+        need.cause: (need.kind, need.name, need.line) for need in observe_over(dagster(sensors=(*SENSORS, off, fails)))
+    }
     assert lines == {
         "off": ("pipeline", "q", "pipeline q: sensor q__backlog: it is turned off: turn it on, on Dagster's page"),
         "fails": ("pipeline", "q", "pipeline q: sensor q__checks: no folder"),

@@ -15,7 +15,7 @@ from rota.face.causes import BEHIND
 from rota.face.dagster_state import DagsterSeen, FailedRuns, RunRow, judge_runs
 from rota.face.needs import find_needs
 from rota.ids import WORKER_TAG
-from tests.core.seen_group import RUN, SENSORS, WELL, P, commit_to, facts, look
+from tests.core.seen_group import RUN, SENSORS, WELL, P, commit_to, facts, observe_over
 
 
 def commit_at(seconds: float) -> Read[Checkpoint]:
@@ -26,7 +26,7 @@ def commit_at(seconds: float) -> Read[Checkpoint]:
 def find_runs(*failed: FailedRuns, committed: float = 900.0) -> list[str]:
     """The lines about failed runs, if the newest checkpoint of each worker is so many seconds old."""
     seen = facts(checkpoints={"p:a": commit_at(committed), "p:b": commit_at(committed)})
-    needs = look(replace(seen, dagster=DagsterSeen(sensors=SENSORS, failed={"p": failed})))
+    needs = observe_over(replace(seen, dagster=DagsterSeen(sensors=SENSORS, failed={"p": failed})))
     return [need.line for need in needs if need.cause == "runs" and need.person]
 
 
@@ -72,8 +72,10 @@ def test_failures_in_a_row_are_counted_for_each_worker(ended: list[tuple[str, bo
         (inf, inf, 900.0),
     ],
 )
-def test_the_first_look_knows_how_long_a_batch_has_lasted(batch: float, committed: float, lasted: float | None) -> None:
-    """A transform hung on the driver. `rota status --check` had no look before, so it reported nothing for ever."""
+def test_the_first_observation_knows_how_long_a_batch_has_lasted(
+    batch: float, committed: float, lasted: float | None
+) -> None:
+    """A transform hung on the driver. `rota status --check` had no observation before, so it reported nothing for ever."""
     batch, committed = (min(one, 900.0) for one in (batch, committed))
     seen = replace(
         facts(

@@ -13,10 +13,10 @@ from rota.core.reconcile import (
     Join,
     Joined,
     LeaveRequested,
-    Looked,
     Lost,
     Machine,
     Note,
+    Observed,
     Owner,
     Release,
     State,
@@ -30,10 +30,10 @@ ME, OLD, OTHER = "w1@0000000000000002", "w1@0000000000000001", "w2@0000000000000
 FREE = Owner(None, 4)
 
 
-def look(now: float = 1.0, target: str | None = "", **more: object) -> Looked:
+def look(now: float = 1.0, target: str | None = "", **more: object) -> Observed:
     """A look at `now`; `target` names partitions of one letter each."""
     names = None if target is None else frozenset(target)
-    plain = Looked(now, now, 1, None, names, {}, frozenset({ME, OTHER}), ME, frozenset())
+    plain = Observed(now, now, 1, None, names, {}, frozenset({ME, OTHER}), ME, frozenset())
     return replace(plain, **more)  # type: ignore[arg-type]
 
 
@@ -87,7 +87,7 @@ def test_a_worker_that_leaves_does_not_wait_for_ever_for_what_cannot_be_read() -
         look(60.0, None, owners={"a": Owner(OTHER, 4)}),  # the target could not be read
     ],
 )
-def test_a_break_starts_the_wait_anew(breach: Looked) -> None:
+def test_a_break_starts_the_wait_anew(breach: Observed) -> None:
     stuck = {"a": Owner(OTHER, 4)}
     again = look(121.0, "a", owners=stuck, epoch=3, previous=2)
     _, said = play(look(1.0, "a", owners=stuck), breach, again)

@@ -105,7 +105,9 @@ def test_a_batch_is_capped_and_the_rest_is_lag(world: World) -> None:
 
 
 @pytest.mark.parametrize(("start", "rows"), [("latest", 1), (1, 3), (0, 4)])
-def test_where_a_partition_starts_is_written_down_at_the_first_look(world: World, start: object, rows: int) -> None:
+def test_where_a_partition_starts_is_written_down_at_the_first_observation(
+    world: World, start: object, rows: int
+) -> None:
     world.write(f"pipeline = Pipeline(source=source(start={start!r}), table=delta({{table!r}}))\n")
     world.rows("a", "0", 1)
     world.rows("a", "1", 2)

@@ -83,7 +83,7 @@ def test_a_replay_that_cannot_be_is_refused_as_it_was_typed(typed: tuple[str, ..
 def test_help_lists_the_commands_by_what_they_are_for() -> None:
     said = rota("--help").stdout
     headings = re.findall(r"^(\w[\w ]*):$", said, re.MULTILINE)
-    assert headings == ["Options", "Look", "Run", "Workers", "Partitions", "Repair and upkeep", "Try out"]
+    assert headings == ["Options", "Inspect", "Run", "Workers", "Partitions", "Repair and upkeep", "Try out"]
     assert sorted(re.findall(r"^  ([a-z]+) ", said, re.MULTILINE)) == sorted(VERBS)
 
 

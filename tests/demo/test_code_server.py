@@ -51,18 +51,18 @@ def test_a_code_server_that_ended_is_said_once_and_loaded_again_a_few_times(dags
     said, now, answers = list[str](), [0.0], ["!slow", "SyntaxError", "SyntaxError", "never asked"]
     code = CodeServer(lambda: dagster.process.pid, Page(answers), said.append, lambda: now[0])
 
-    def look() -> list[str]:
+    def poll() -> list[str]:
         now[0] += EVERY
-        code.look()
+        code.poll()
         return said
 
-    assert look() == []
+    assert poll() == []
     psutil.Process(dagster.process.pid).children()[0].kill()
     wait_until(lambda: not is_served(dagster.process.pid))
-    code.look()
+    code.poll()
     assert said == [], "not looked for all the time"
     for _ in range(RELOADS + 2):
-        look()
+        poll()
     assert answers == ["never asked"]
     assert said == [
         "Dagster's code server ended; its code location is loaded again",
@@ -77,19 +77,19 @@ def test_one_that_was_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     code = CodeServer(lambda: child.process.pid, Page([]), said.append, lambda: now[0])
     for _ in range(5):
         now[0] += EVERY
-        code.look()
+        code.poll()
     child.end(5)
-    code.look()
+    code.poll()
     assert said == []
 
 
 def test_a_server_that_was_started_again_loads_its_code_by_itself(dagster: Child) -> None:
-    """Each look while it loaded asked the page for a reload, and the third reported that the code does not load."""
+    """Each poll while it loaded asked the page for a reload, and the third reported that the code does not load."""
     said, now, pids = list[str](), [0.0], [dagster.process.pid]
     code = CodeServer(lambda: pids[0], Page([]), said.append, lambda: now[0])
-    code.look()
+    code.poll()
     pids[0] = 2**22 + 1  # another one, below which no process has the code yet
     for _ in range(5):
         now[0] += EVERY
-        code.look()
+        code.poll()
     assert said == []

@@ -174,13 +174,13 @@ pipeline = Pipeline(source=files("{root}/landing", format="csv", schema="a int")
 """
 
 
-@pytest.mark.parametrize(("looks", "ends"), [(1, True), (9, False)])
+@pytest.mark.parametrize(("reads", "ends"), [(1, True), (9, False)])
 def test_forget_is_for_good_although_a_sensor_still_has_the_file(
-    group: Group, run: Run, monkeypatch: pytest.MonkeyPatch, looks: int, ends: bool
+    group: Group, run: Run, monkeypatch: pytest.MonkeyPatch, reads: int, ends: bool
 ) -> None:
-    """It said so, and a look that had begun before the reload brought the partitions back."""
+    """It said so, and an observation that had begun before the reload brought the partitions back."""
     group.tree.grow("old", ["x"])
-    left, real = [looks], GroupState.pipelines
+    left, real = [reads], GroupState.pipelines
 
     def looked(tree: GroupState) -> object:
         if "old" not in (found := real(tree)) and tree is not group.tree and left[0]:
@@ -188,7 +188,7 @@ def test_forget_is_for_good_although_a_sensor_still_has_the_file(
             group.tree.grow("old", ["x"])
         return found
 
-    monkeypatch.setattr("rota.cli.forget.LOOK", 1.0)
+    monkeypatch.setattr("rota.cli.forget.OBSERVED_FOR", 1.0)
     monkeypatch.setattr(GroupState, "pipelines", looked)
     if ends:
         assert (
@@ -204,7 +204,7 @@ def test_forget_is_for_good_although_a_sensor_still_has_the_file(
 def test_forget_takes_a_pipeline_out_of_the_group_once_its_file_is_gone(
     group: Group, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.cli.forget.LOOK", 0.0)
+    monkeypatch.setattr("rota.cli.forget.OBSERVED_FOR", 0.0)
     group.tree.grow("mine", ["x", "y"])
     file = tmp_path / "mine.py"
     for declared in (PIPELINE.format(root=tmp_path), "raise ValueError"):
@@ -274,7 +274,7 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
     assert tree.grow("mine", ["day-1", "day-9"]) == ("day-9",)
     assert not [probe for probe in run.json("check")["probes"] if "No room" in probe["seen"]]
     (tmp_path / "mine.py").unlink()
-    monkeypatch.setattr("rota.cli.forget.LOOK", 0.0)
+    monkeypatch.setattr("rota.cli.forget.OBSERVED_FOR", 0.0)
     run("forget", "--pipeline", "mine")
 
 

@@ -76,7 +76,7 @@ STAGING = ["staging__p__backlog", "staging__default__membership"]
 PRODUCTION = ["p__backlog", "default__membership"]
 
 
-def look(page: Page) -> tuple[list[str], dict[str, str], list[str], dict[str, int]]:
+def read_health(page: Page) -> tuple[list[str], dict[str, str], list[str], dict[str, int]]:
     """The sensors, the reported code locations, the pipelines without a location, and those whose runs failed."""
     seen = read_dagster(page, ["p"], ["default"])
     assert not seen.silent
@@ -87,9 +87,9 @@ def look(page: Page) -> tuple[list[str], dict[str, str], list[str], dict[str, in
 def test_only_the_chosen_location_is_reported() -> None:
     both = {"staging": STAGING, "production": PRODUCTION, "another": BROKEN}
     failed = {"p__consume": "production"}
-    assert look(Page("u", "staging", both, failed)) == (sorted(STAGING), {}, [], {})
-    assert look(Page("u", "production", both, failed)) == (sorted(PRODUCTION), {}, [], {"p": 3})
-    every = look(Page("u", "", both, failed))
+    assert read_health(Page("u", "staging", both, failed)) == (sorted(STAGING), {}, [], {})
+    assert read_health(Page("u", "production", both, failed)) == (sorted(PRODUCTION), {}, [], {"p": 3})
+    every = read_health(Page("u", "", both, failed))
     assert every[0] == sorted([*STAGING, *PRODUCTION])
     assert every[1] == {"another": "it is not loaded: orders"}
     assert every[3] == {"p": 3}
@@ -97,14 +97,14 @@ def test_only_the_chosen_location_is_reported() -> None:
 
 def test_a_prefix_distinguishes_two_deployments_of_one_code_location() -> None:
     one = {"one": [*STAGING, *PRODUCTION]}
-    assert look(Page("u", "one/staging", one))[0] == sorted(STAGING)
-    assert look(Page("u", "one", one))[0] == sorted([*STAGING, *PRODUCTION])
+    assert read_health(Page("u", "one/staging", one))[0] == sorted(STAGING)
+    assert read_health(Page("u", "one", one))[0] == sorted([*STAGING, *PRODUCTION])
 
 
 def test_runs_of_a_job_of_the_same_name_are_another_deployments() -> None:
     both = {"staging": PRODUCTION, "production": PRODUCTION}
-    assert look(Page("u", "staging", both, {"p__consume": "production"}))[3] == {}
-    assert look(Page("u", "production", both, {"p__consume": "production"}))[3] == {"p": 3}
+    assert read_health(Page("u", "staging", both, {"p__consume": "production"}))[3] == {}
+    assert read_health(Page("u", "production", both, {"p__consume": "production"}))[3] == {"p": 3}
 
 
 def test_rebalances_that_failed_are_their_groups() -> None:
@@ -116,14 +116,14 @@ def test_rebalances_that_failed_are_their_groups() -> None:
 def test_colliding_names_are_reported() -> None:
     """Dagster keeps materializations, partition sets and checks by name alone: it would mix the two without a word."""
     both = {"staging": PRODUCTION, "production": PRODUCTION, "another": STAGING}
-    (places, why), *more = look(Page("u", "staging", both))[1].items()
+    (places, why), *more = read_health(Page("u", "staging", both))[1].items()
     assert (places, more) == ("staging, production", [])
     assert why.endswith("so their assets and partition sets are the same. Give one of them a key_prefix")
-    assert look(Page("u", "another", both))[1] == {}, "its own names are another's nowhere"
+    assert read_health(Page("u", "another", both))[1] == {}, "its own names are another's nowhere"
 
 
 def test_a_chosen_location_that_is_missing_is_reported() -> None:
-    seen = look(Page("u", "stagging", {"staging": STAGING}))
+    seen = read_health(Page("u", "stagging", {"staging": STAGING}))
     assert seen == ([], {"stagging": "it is not there: correct ROTA_LOCATION, or the workspace"}, ["p"], {})
 
 

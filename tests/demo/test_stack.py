@@ -179,23 +179,23 @@ def test_a_process_of_dagster_that_dies_is_started_again_and_reported_if_it_does
         command = [sys.executable, "-c", program, str(starts)]
         stack.children[PAGE] = Child(PAGE, command, tmp_path / PAGE, os.environ, signal.SIGINT)
         restarts = Restarts(stack, (PAGE, DAEMON), said.append, lambda: now[0])
-        restarts.look()
+        restarts.poll()
         left = wait_until(lambda: psutil.Process(stack.children[PAGE].process.pid).children())[0]
         assert said == []
         stack.children[PAGE].process.kill()
         for pause in (0.0, 1.0, 2.0):
             stack.children[PAGE].process.wait(LONG)
             count = len(starts.read_text())
-            restarts.look()
+            restarts.poll()
             if pause:
                 now[0] += pause - 0.1
-                restarts.look()
+                restarts.poll()
                 assert not stack.children[PAGE].running, "it waits"
                 now[0] += 0.2
-                restarts.look()
+                restarts.poll()
             wait_until(lambda count=count: len(starts.read_text()) == count + 1)
         wait_until(lambda: is_gone(left))
-        restarts.look()
+        restarts.poll()
         assert stack.children[PAGE].running
         assert said[0] == "dagster-page was killed by SIGKILL; it is started again"
         assert "dagster-page does not stay, it ended with exit code 1: no port" in said[1]
@@ -203,7 +203,7 @@ def test_a_process_of_dagster_that_dies_is_started_again_and_reported_if_it_does
         now[0] += SOUND
         stack.children[PAGE].process.kill()
         stack.children[PAGE].process.wait(LONG)
-        restarts.look()
+        restarts.poll()
         assert len(said) == 3, "it had run for long: the count begins anew"
         assert stack.children[PAGE].running or len(starts.read_text()) == 5
 

@@ -150,7 +150,7 @@ def well(group: Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         f"source = files({str(tmp_path / 'land')!r}, format='json', schema='n int', settle=0.0)\n"
         f"pipeline = Pipeline(source=source, table=delta({str(tmp_path / 'table')!r}))\n"
     )
-    monkeypatch.setattr("rota.cli.look.read_dagster", lambda *_: DagsterSeen())
+    monkeypatch.setattr("rota.cli.observer.read_dagster", lambda *_: DagsterSeen())
     monkeypatch.setattr("rota.face.health.explain_silence", lambda *_: "")
     settle_within(0.5, monkeypatch)
     path, store = group.tree.paths.checkpoint("flights:UA"), group.tree.store
@@ -221,7 +221,7 @@ def test_watch_draws_in_place_and_goes_on_after_an_outage(tmp_path: Path) -> Non
             wait_until(lambda: "flights:UA" in "".join(shown))
             overrides.pin(group.tree, "flights:AA", "w1")
             wait_until(lambda: "pinned to w1" in "".join(shown))
-            assert UP in "".join(shown), "a second look is drawn over the first"
+            assert UP in "".join(shown), "a second observation is drawn over the first"
             group.server.kill()
             wait_until(lambda: "did not answer" in "".join(shown))
             shown.clear()

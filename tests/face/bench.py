@@ -17,8 +17,8 @@ from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.records import Live
-from rota.dagster.assets.look import Memory, look
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.pipeline_checks import Memory, evaluate_pipeline
 from rota.dagster.location import compose
 from rota.group.found import follow
 from tests.claiming import claim_one
@@ -59,7 +59,7 @@ class Bench:
             (self.folder / "p" / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": number}) + "\n")
 
     def settle(self) -> dict[str, list[str]]:
-        """Looks, rebalances, and lets each worker own what it should; incarnation -> partitions."""
+        """Observes, rebalances, and lets each worker own what it should; incarnation -> partitions."""
         seen = follow(self.stores[0], self.catalog, self.group)
         name = str(names.partition_set("p").name)
         self.instance.add_dynamic_partitions(name, sorted({f"p:{key}" for key in seen.keys["p"]}))
@@ -84,9 +84,9 @@ class Bench:
             **more,
         )
 
-    def look(self) -> dict[str, bool]:
+    def evaluate_checks(self) -> dict[str, bool]:
         """Whether each check of the pipeline passes."""
-        said, _ = look(self.tree, self.catalog.pipelines["p"], names, Memory())
+        said, _ = evaluate_pipeline(self.tree, self.catalog.pipelines["p"], names, Memory())
         return {one.check_name: one.passed for one in said}
 
     def rows(self) -> list[tuple[str, int, int]]:

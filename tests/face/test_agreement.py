@@ -1,6 +1,6 @@
 """`rota status --check`, `rota check`, the checks on the page and the alerts agree about each cause that needs an operator.
 
-Each row of `NEEDS` is one look at a group. `EXCEPT` lists what the page cannot report, with the reason.
+Each row of `NEEDS` is one observation of a group. `EXCEPT` lists what the page cannot report, with the reason.
 """
 
 import json
@@ -15,8 +15,7 @@ from click.testing import CliRunner
 
 from rota.cli import check, status
 from rota.coordination.group_state import GroupState
-from rota.dagster.assets import checks
-from rota.dagster.assets import look as page_look
+from rota.dagster.assets import checks, pipeline_checks
 from rota.dagster.assets.names import Names
 from rota.dagster.sensors.alerts import Alert, make_alert_sensor
 from rota.face import needs as face_needs
@@ -28,7 +27,7 @@ from rota.face.needs import find_needs
 from rota.face.seen import Seen
 from rota.pipeline import Pipeline, delta, files
 from simulator.memory_store import MemoryServer
-from tests.core.seen_group import NEEDS, WELL, look
+from tests.core.seen_group import NEEDS, WELL, observe_over
 
 PIPELINE = Pipeline(files("${LANDING}", format="json", schema="n int"), delta("t"), name="p")
 EXCEPT = {  # cause -> why no check of the pipeline reports it
@@ -45,11 +44,11 @@ SENSOR = make_alert_sensor(sent.append)
 
 @dg.asset_check(asset=MEMBERSHIP, name=checks.SERVED)
 def check_files() -> dg.AssetCheckResult:
-    """Of the group; its result comes from `Reports.look_from_page`."""
+    """Of the group; its result comes from `Reports.evaluate_on_page`."""
     raise NotImplementedError
 
 
-ALL_CHECKS = [page_look.make_checks(PIPELINE, Names()), check_files]
+ALL_CHECKS = [pipeline_checks.make_checks(PIPELINE, Names()), check_files]
 REPOSITORY = dg.Definitions(
     asset_checks=ALL_CHECKS, sensors=[SENSOR], resources={"rota_zookeeper": None}
 ).get_repository_def()
@@ -67,7 +66,7 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> "Reports":
 
 
 class Reports:
-    """A group in memory, at which each report looks. What a look reads is replaced by a row of the table."""
+    """A group in memory, which each report observes. What an observation reads is replaced by a row of the table."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.patch = monkeypatch
@@ -79,15 +78,15 @@ class Reports:
         monkeypatch.setenv("ROTA_PIPELINES", "/no/such/folder")
 
     def show(self, seen: Seen, seconds: float) -> None:
-        """From now on a look sees this, and has seen it for so many seconds."""
+        """From now on an observation finds this, and has seen it for so many seconds."""
 
         def find(now: Seen, _: Memory = FIRST) -> tuple[tuple[Need, ...], Memory]:
-            return look(now, seconds / 2, seconds), FIRST
+            return observe_over(now, seconds / 2, seconds), FIRST
 
         self.patch.setattr(HealthReader, "read", lambda *_: (seen, {}))
-        self.patch.setattr("rota.cli.look.read_dagster", lambda *_: seen.dagster)
-        self.patch.setattr("rota.cli.look.replace", lambda read, **_: read)
-        self.patch.setattr("rota.cli.look.find_needs", find)
+        self.patch.setattr("rota.cli.observer.read_dagster", lambda *_: seen.dagster)
+        self.patch.setattr("rota.cli.observer.replace", lambda read, **_: read)
+        self.patch.setattr("rota.cli.observer.find_needs", find)
         self.patch.setattr(face_needs, "find_needs", find)
         self.patch.setattr(
             "rota.face.health.read_records", lambda *_: (seen.facts, SimpleNamespace(meta=self.tree.meta()))
@@ -96,18 +95,18 @@ class Reports:
         self.patch.setattr(
             "rota.face.health.make_seen", lambda tree, facts, basis, ones: replace(seen, pipelines=ones, refused={})
         )
-        self.patch.setattr(page_look, "read_table", lambda *_: (TableSeen(), 0))
+        self.patch.setattr(pipeline_checks, "read_table", lambda *_: (TableSeen(), 0))
 
     def run(self, command: Any, *words: str) -> tuple[int, dict[str, Any]]:
         done = CliRunner().invoke(command, [*words, "--json"])
         return done.exit_code, json.loads(done.stdout)
 
-    def look_from_page(self, seen: Seen) -> list[dg.AssetCheckEvaluation]:
+    def evaluate_on_page(self, seen: Seen) -> list[dg.AssetCheckEvaluation]:
         """The results that the sensors of the checks and of the membership report."""
         there = seen.dagster or DagsterSeen()
-        sensors = [replace(one, quiet=0.0) for one in there.sensors]  # they tick, if they look
+        sensors = [replace(one, quiet=0.0) for one in there.sensors]  # they tick, as they answer
         stored = DagsterSeen(sensors=sensors, failed=there.failed, rebalances=there.rebalances)
-        said, _ = page_look.look(self.tree, PIPELINE, Names(), page_look.Memory(), stored)
+        said, _ = pipeline_checks.evaluate_pipeline(self.tree, PIPELINE, Names(), pipeline_checks.Memory(), stored)
         return [*said, checks.check_files(MEMBERSHIP, {**seen.refused, **there.refused})]
 
 
@@ -125,13 +124,13 @@ def alert(instance: dg.DagsterInstance, said: Iterable[dg.AssetCheckEvaluation])
 def test_each_report_agrees_about_a_cause(case: str, reports: Reports, instance: dg.DagsterInstance) -> None:
     seen, seconds, cause, words = NEEDS[case]
     reports.show(seen, seconds)
-    (joined,) = join_needs(one for one in look(seen, seconds / 2, seconds) if one.person)
+    (joined,) = join_needs(one for one in observe_over(seen, seconds / 2, seconds) if one.person)
     code, found = reports.run(status.command, "--check")
     assert (code, [one["cause"] for one in found["needs"] if one["person"]]) == (1, [cause])
     assert [Need.read(one).line for one in found["needs"] if one["person"]] == [joined.needs[0].line]
     code, found = reports.run(check.command)
     assert (code, [one["seen"] for one in found["probes"]]) == (2, [joined.line])
-    said = reports.look_from_page(seen)
+    said = reports.evaluate_on_page(seen)
     red = [one for one in said if not one.passed and one.severity == dg.AssetCheckSeverity.ERROR]
     alerts = alert(instance, said)
     assert len(red) == len(alerts) == (cause not in EXCEPT), EXCEPT.get(cause)
@@ -144,7 +143,7 @@ def test_each_report_agrees_about_a_cause(case: str, reports: Reports, instance:
 def test_a_group_that_is_well_is_reported_by_none(reports: Reports, instance: dg.DagsterInstance) -> None:
     reports.show(WELL, 1000.0)
     assert reports.run(status.command, "--check")[0] == reports.run(check.command)[0] == 0
-    said = reports.look_from_page(WELL)
+    said = reports.evaluate_on_page(WELL)
     assert all(one.passed for one in said)
     assert alert(instance, said) == []
 
@@ -153,6 +152,6 @@ def test_a_report_that_decides_by_itself_is_found(reports: Reports, monkeypatch:
     """The ablation: `status --check` leaves out one cause, and the table shows it."""
     seen, seconds, _, _ = NEEDS["no worker"]
     reports.show(seen, seconds)
-    monkeypatch.setattr("rota.cli.look.find_needs", lambda now, memory: ((), FIRST))
+    monkeypatch.setattr("rota.cli.observer.find_needs", lambda now, memory: ((), FIRST))
     assert reports.run(status.command, "--check")[0] == 0
     assert find_needs(seen)[0]

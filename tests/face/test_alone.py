@@ -89,7 +89,7 @@ def find_shown(line: Line, name: str, epoch: int) -> Mapping[str, Any]:
 
 
 def see_the_fill(groups: Groups, line: Line) -> None:
-    """Then one partition waits for a person: the look that sees it comes within half a minute."""
+    """Then one partition waits for a person: the observation that finds it comes within half a minute."""
     groups.land(1, *PROTOCOLS)
     for name in PROTOCOLS:  # a worker that joined before would get them one by one
         with line.tree(name) as tree:
@@ -149,7 +149,7 @@ def see_what_waits(groups: Groups, line: Line, run: Run) -> None:
     wait_until(lambda: checks(line, name, "records").get("none_parked") is False, pause=1)
     well = dict.fromkeys(
         ("no_stale_epoch", "all_owned", "group_works"), True
-    )  # a look during the hand-over may have shown another state before
+    )  # an observation during the hand-over may have shown another state before
     wait_until(lambda: checks(line, name, "ownership") == well, pause=1)
     assert "is tried again" in run("retry", PARKED, "--group", name).output
     groups.parked = frozenset()

@@ -89,15 +89,20 @@ def test_a_sensors_run_consumes_its_keys_and_shows_them_in_all_three_assets(benc
     assert (at["offset"], at["lag"], at["last read"], batch["read from"]) == (1, 0, place, place)
     assert "|n|&#95;offset|" in batch["first rows"]
     assert list_results(result) == {}, "runs are many, and the sensor looks at the whole"
-    assert all(bench.look().values())
+    assert all(bench.evaluate_checks().values())
     assert list_counted(bench.instance, specs) == {spec.name for spec in specs}, "new rows make no check unevaluated"
     file.write_text(json.dumps({"n": 12345}) + "\n")
     (bench.folder / "p" / "in_no_folder.json").write_text("{}")
     again = bench.materialize("batch", {"incarnation": incarnation, "partitions": keys})
     assert (again.success, again.get_asset_materialization_events()) == (True, []), "nothing new is no event"
-    assert [check for check, right in bench.look().items() if not right] == ["none_rewritten", "none_left_out"]
+    assert [check for check, right in bench.evaluate_checks().items() if not right] == [
+        "none_rewritten",
+        "none_left_out",
+    ]
     clicked = bench.materialize("pages", partition_key=keys[0])
-    assert list_results(clicked) == bench.look(), "a click on the page evaluates the checks, also where nothing is new"
+    assert list_results(clicked) == bench.evaluate_checks(), (
+        "a click on the page evaluates the checks, also where nothing is new"
+    )
 
 
 def test_a_stale_config_is_dropped_with_its_reason_and_ends_quietly(bench: Bench) -> None:
@@ -148,7 +153,7 @@ def test_a_click_works_for_each_owner_and_skips_what_no_run_may_touch(bench: Ben
     assert "no worker owns it" in why["p:nowhere"]
     assert not result.success, "the caller learns which could not be done"
     assert bench.status(names.records("p")) == (["p:b", "p:c", "p:d", "p:e", "p:f"], ["p:a", "p:nowhere"])
-    assert not bench.look()["none_parked"]
+    assert not bench.evaluate_checks()["none_parked"]
     assert {p for p, _, _ in bench.rows()} == {"p:b", "p:c", "p:d", "p:e", "p:f"}, "what a run works on is waited for"
     assert {bench.read_shown(names.ownership("p"), f"p:{key}")["incarnation"] for key in "cdef"} == set(held)
     owners = {p: bench.read_shown(names.ownership("p"), p)["incarnation"] for p in ("p:c", "p:d", "p:e", "p:f")}
@@ -230,7 +235,7 @@ def test_a_replay_takes_what_changed_or_files_and_what_is_downstream_reads_unsyn
     assert bench.materialize("replay", tags=tags).success
     middle = next(n for n, offset in offset_of.items() if offset == 1)
     assert bench.rows() == [("p:a", 0, 10), ("p:a", 1, middle), ("p:a", 2, 30), ("p:b", 0, 7), ("p:forgotten", 0, 9)]
-    assert bench.look()["none_rewritten"]
+    assert bench.evaluate_checks()["none_rewritten"]
     assert bench.offsets() == at
     assert bench.read_shown(names.records("p"), "p:b")["nothing to replay"] is True
     mine, records, checkpoints = (bench.version(asset, "p:a") for asset in names.consumed("p"))

@@ -9,8 +9,8 @@ from rota.coordination.store import Node
 from rota.coordination.views import OwnView, Read
 from rota.core.values import Worker
 from rota.dagster.assets import checks, page_keys
-from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.pipeline_checks import Memory, load_memory
 from rota.face import needs
 from rota.face.health import find_gaps, find_stale
 from rota.face.needs import find_needs

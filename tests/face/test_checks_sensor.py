@@ -13,9 +13,9 @@ from rota.coordination.parking import park, unpark
 from rota.dagster.assets import checks
 from rota.dagster.assets.check_results import repeat
 from rota.dagster.assets.checks import read_said
-from rota.dagster.assets.look import Memory, load_memory
 from rota.dagster.assets.metadata import describe_owner
 from rota.dagster.assets.names import Names
+from rota.dagster.assets.pipeline_checks import Memory, load_memory
 from rota.dagster.sensors import owners
 from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
 from rota.errors import EnvironmentFailed, ForeignTable
@@ -131,7 +131,7 @@ def test_under_a_trickle_every_check_is_evaluated_whatever_its_result(
         assert (now[0].passed, now[0].severity, now[0].metadata) == (last[0].passed, last[0].severity, last[0].metadata)
     assert report(desk, cursor)[0] == {}, "what is counted is not reported again"
     assert make(repeats=False) == set()
-    assert set(report(desk, cursor)[0]) == everything, "the next look reports another process's materialization"
+    assert set(report(desk, cursor)[0]) == everything, "the next tick reports another process's materialization"
     assert list_counted(desk.instance, specs) == everything
 
 
@@ -145,7 +145,7 @@ def test_a_check_whose_run_was_cancelled_before_it_was_evaluated_is_reported_aga
 
 
 def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 100,000 partitions a look takes seconds, every 30 s."""
+    """At 100,000 partitions an observation takes seconds, every 30 s."""
     ready(desk)
     now, took = [1e9], 5.0
 
@@ -168,7 +168,7 @@ def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkey
 
 
 def test_no_look_is_so_long_that_the_next_one_is_late(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look of 7 s on a busy machine was followed by two and a half minutes without one."""
+    """An observation of 7 s on a busy machine was followed by two and a half minutes without one."""
     ready(desk)
     _, cursor = report(desk)
     slow = replace(load_memory(cursor), took=7.5)
@@ -224,7 +224,7 @@ def test_what_cannot_be_looked_at_is_red_on_the_page_and_green_again_later(desk:
     assert said is not None
     assert said[0].passed, "an outage of seconds heals itself"
     with pytest.raises(dg.Failure):
-        desk.tick("p__checks", None)  # the last look is long ago
+        desk.tick("p__checks", None)  # the last observation is long ago
     said = checks.read_said(desk.instance, key)
     assert said is not None
     assert (said[0].passed, said[0].severity.value) == (False, "ERROR")

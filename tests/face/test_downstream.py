@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning")
 
 
 class Downstream:
-    """The asset below the table, with a body of the test's; `look` is a tick of the automation sensor."""
+    """The asset below the table, with a body of the test's; `tick` is a tick of the automation sensor."""
 
     def __init__(self, condition: dg.AutomationCondition, instance: dg.DagsterInstance) -> None:
         partitions = dg.DynamicPartitionsDefinition(name="flights/partitions")
@@ -42,7 +42,7 @@ class Downstream:
     def commit(self, key: str) -> None:
         self.instance.report_runless_asset_event(dg.AssetMaterialization(RECORDS, partition=key))
 
-    def look(self) -> bool:
+    def tick(self) -> bool:
         """Whether this tick asks for a run."""
         found = dg.evaluate_automation_conditions(self.defs, self.instance, cursor=self.cursor)  # type: ignore[arg-type]
         self.cursor = found.cursor
@@ -59,17 +59,17 @@ def shipped() -> dg.AutomationCondition:
     return module.delays.automation_conditions_by_key[DELAYS]  # type: ignore[no-any-return]
 
 
-def before_the_first_look(below: Downstream) -> list[bool]:
+def before_the_first_tick(below: Downstream) -> list[bool]:
     below.commit("flights:AA")
-    return [below.look()]
+    return [below.tick()]
 
 
 def while_a_run_of_it_is_in_progress(below: Downstream) -> list[bool]:
-    below.look()
+    below.tick()
     below.commit("flights:AA")
-    asked = below.look()
-    below.run(meanwhile=lambda: (below.commit("flights:UA"), below.look()))
-    return [asked, below.look()]
+    asked = below.tick()
+    below.run(meanwhile=lambda: (below.commit("flights:UA"), below.tick()))
+    return [asked, below.tick()]
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-@pytest.mark.parametrize("batches", [before_the_first_look, while_a_run_of_it_is_in_progress])
+@pytest.mark.parametrize("batches", [before_the_first_tick, while_a_run_of_it_is_in_progress])
 @pytest.mark.parametrize("forgets", [False, True])
 def test_no_batch_is_forgotten(
     batches: Callable[[Downstream], list[bool]], forgets: bool, instance: dg.DagsterInstance
@@ -90,18 +90,18 @@ def test_no_batch_is_forgotten(
 
 def test_a_batch_is_followed_once(instance: dg.DagsterInstance) -> None:
     below = Downstream(shipped(), instance)
-    assert not below.look(), "there is no table yet"
+    assert not below.tick(), "there is no table yet"
     below.commit("flights:AA")
-    assert below.look()
+    assert below.tick()
     below.run()
-    assert not below.look()
-    assert not below.look()
+    assert not below.tick()
+    assert not below.tick()
 
 
 def test_a_run_that_fails_waits_for_the_next_batch(instance: dg.DagsterInstance) -> None:
     below = Downstream(shipped(), instance)
     below.commit("flights:AA")
-    assert below.look()  # and the run fails: nothing is materialized
-    assert [below.look() for _ in range(3)] == [False] * 3
+    assert below.tick()  # and the run fails: nothing is materialized
+    assert [below.tick() for _ in range(3)] == [False] * 3
     below.commit("flights:AA")
-    assert below.look()
+    assert below.tick()

@@ -62,13 +62,13 @@ class GroupInMemory:
         tree, _ = self.workers.pop(worker)
         self.server.expire(tree.store.session)
 
-    def look(self) -> object:
+    def observe(self) -> object:
         return follow(self.store, self.load_catalog(), "g")
 
     def begin(self, letters: str, *workers: str) -> None:
         """The group is founded with a partition a letter, these workers join, and epoch 1 places all."""
         self.add_keys(*letters)
-        self.look()
+        self.observe()
         self.join(*workers)
         rebalance(self.tree, "r")
 
@@ -81,38 +81,38 @@ def group(tmp_path: Path) -> GroupInMemory:
     return GroupInMemory(tmp_path)
 
 
-def test_the_first_look_founds_the_group_and_finds_what_is_there(group: GroupInMemory) -> None:
+def test_the_first_observation_founds_the_group_and_finds_what_is_there(group: GroupInMemory) -> None:
     group.add_keys("x", "y")
-    seen = group.look()
+    seen = group.observe()
     assert (seen.needed, seen.keys) == (True, {"p": ("x", "y")})
     group.join("w1")
-    assert group.look().joined == ("w1",)
+    assert group.observe().joined == ("w1",)
     done = rebalance(group.tree, "run-1")
     assert (done.epoch, done.published) == (1, True)
     assert done.sentence == "Epoch 1: w1 joined. 2 of 2 placed. Imbalance 1.00."
     assert group.read_targets() == {"w1": {"p:x", "p:y"}}
-    seen = group.look()
+    seen = group.observe()
     assert (seen.needed, seen.reason) == (False, "1 worker, epoch 1 fits")
 
 
 def test_a_worker_that_leaves_and_comes_back_is_seen_both_times(group: GroupInMemory) -> None:
     group.begin("abcd", "w1", "w2")
     group.kill("w2")
-    assert group.look().reason == "w2 left"
+    assert group.observe().reason == "w2 left"
     gone = rebalance(group.tree, "r")
     assert gone.sentence == "Epoch 2: w2 left. 2 of 4 partitions moved (2 unavoidable). Imbalance 1.00."
     group.join("w2")
-    assert group.look().needed
+    assert group.observe().needed
     back = rebalance(group.tree, "r")
     assert back.sentence == "Epoch 3: w2 joined. 2 of 4 partitions moved (0 unavoidable). Imbalance 1.00."
-    assert not group.look().needed
+    assert not group.observe().needed
 
 
 def test_a_forgotten_pipeline_is_reported(group: GroupInMemory) -> None:
     group.declare("q")
     group.add_keys("a", "b")
     group.add_keys("c", pipeline="q")
-    group.look()
+    group.observe()
     group.join("w1")
     rebalance(group.tree, "r")
     forget_pipeline(group.tree, "q")
@@ -122,23 +122,23 @@ def test_a_forgotten_pipeline_is_reported(group: GroupInMemory) -> None:
 
 def test_a_restart_between_two_looks_moves_nothing_and_is_no_epoch(group: GroupInMemory) -> None:
     group.add_keys("a", "b")
-    group.look()
+    group.observe()
     group.join("w1", "w2")
     before = rebalance(group.tree, "r")
     group.kill("w2")
     group.join("w2")
-    assert group.look().needed
+    assert group.observe().needed
     done = rebalance(group.tree, "r")
     assert (done.published, done.epoch) == (False, before.epoch)
     assert done.sentence == "Epoch 1 is unchanged: w2 restarted. Nothing moved. Imbalance 1.00."
-    assert not group.look().needed
+    assert not group.observe().needed
 
 
 def test_a_rebalance_that_was_deposed_publishes_nothing_and_is_asked_for_again(
     group: GroupInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group.add_keys("a")
-    group.look()
+    group.observe()
     group.join("w1")
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -147,13 +147,13 @@ def test_a_rebalance_that_was_deposed_publishes_nothing_and_is_asked_for_again(
         with pytest.raises(Conflict):
             rebalance(group.tree, "r")
     assert group.read_targets() == {}
-    assert group.look().needed
+    assert group.observe().needed
     assert rebalance(group.tree, "r").published
 
 
 def test_what_is_previewed_is_published(group: GroupInMemory) -> None:
     group.add_keys(*"abcdefg")
-    group.look()
+    group.observe()
     group.join("w1", "w2", "w3")
     plan = preview(group.tree).plan
     rebalance(group.tree, "r")
@@ -165,7 +165,7 @@ def test_new_folders_and_new_pipelines_are_new_partitions(group: GroupInMemory) 
     group.add_keys("b")
     group.declare("q")
     group.add_keys("z", pipeline="q")
-    seen = group.look()
+    seen = group.observe()
     assert seen.needed
     assert seen.keys == {"p": ("a", "b"), "q": ("z",)}
     done = rebalance(group.tree, "r")
@@ -178,7 +178,7 @@ def test_a_source_that_does_not_answer_stops_no_other(group: GroupInMemory) -> N
     text = (group.folder / "pipelines" / "q.py").read_text()
     (group.folder / "pipelines" / "q.py").write_text(text.replace(f"{group.folder}/q", "${NOT_SET_ANYWHERE}/q"))
     group.add_keys("a")
-    seen = group.look()
+    seen = group.observe()
     assert "NOT_SET_ANYWHERE" in seen.problems["q"]
     assert seen.keys["p"] == ("a",)
 
@@ -189,7 +189,7 @@ def test_a_cordon_keeps_and_a_drain_empties(group: GroupInMemory) -> None:
     path = group.tree.paths.worker("w1")
     group.tree.update(path, WorkerOverrides, lambda _: WorkerOverrides(cordoned=True))
     group.add_keys("c", "d")
-    assert group.look().needed
+    assert group.observe().needed
     rebalance(group.tree, "r")
     assert group.read_targets()["w1"] == held["w1"]
     group.tree.update(path, WorkerOverrides, lambda _: WorkerOverrides(draining=True))
@@ -206,18 +206,18 @@ def test_a_pause_holds_back_what_need_not_move(group: GroupInMemory) -> None:
     assert not done.published
     assert group.read_targets() == {"w1": {"p:a", "p:b", "p:c", "p:d"}}
     group.tree.update(group.tree.paths.overrides, GroupOverrides, lambda _: GroupOverrides())
-    assert group.look().needed
+    assert group.observe().needed
     assert rebalance(group.tree, "r").plan.measures.moves == 2
 
 
 def test_a_target_that_cannot_be_read_is_published_anew(group: GroupInMemory) -> None:
     group.add_keys("x", "y")
-    group.look()
+    group.observe()
     group.join("w1", "w2")
     rebalance(group.tree, "first")
     before = group.read_targets()
     group.store.set(group.tree.paths.assign("w1"), b"torn", -1)
-    assert not group.look().needed, "a cheap look does not see it"
+    assert not group.observe().needed, "an observation without the targets does not find it"
     seen = follow(group.store, group.load_catalog(), "g", slots=True)
     assert (seen.needed, seen.reason) == (True, "the target of w1 cannot be read")
     rebalance(group.tree, "second")
@@ -231,9 +231,9 @@ def test_settings_of_the_file_reach_the_group_and_grace_is_looked_at_again(group
     group.kill("w2")
     waiting = rebalance(group.tree, "r")
     assert "may return" in waiting.sentence
-    assert not group.look().needed
+    assert not group.observe().needed
     group.time += 61
-    seen = group.look()
+    seen = group.observe()
     assert (seen.needed, seen.reason) == (True, "it is time to look again")
     rebalance(group.tree, "r")
     assert group.read_targets() == {"w1": {"p:a", "p:b"}}
@@ -247,14 +247,14 @@ def test_no_owner_is_an_answer_too(group: GroupInMemory) -> None:
     assert "w1 left" in done.sentence
     assert "1 of 1 wait" in done.sentence
     assert group.read_targets() == {}
-    assert not group.look().needed
+    assert not group.observe().needed
 
 
 def test_a_worker_that_signs_off_is_drained_first(group: GroupInMemory) -> None:
     group.begin("ab", "w1", "w2")
     tree, incarnation = group.workers["w2"]
     tree.store.set(tree.paths.live(incarnation), encode(Live(leaving=True)), -1)
-    assert group.look().needed
+    assert group.observe().needed
     rebalance(group.tree, "r")
     assert group.read_targets() == {"w1": {"p:a", "p:b"}}
     leave(tree, incarnation)
@@ -267,7 +267,7 @@ def test_what_runs_measured_is_the_load_of_the_next_decision(group: GroupInMemor
     for key, rate in (("a", 15.0), ("b", 5.0)):
         record = make_measured(rate, group.time)
         group.store.create(group.tree.paths.checkpoint(f"p:{key}"), encode(record))
-    assert not group.look().needed, "a measure is no reason to rebalance"
+    assert not group.observe().needed, "a measure is no reason to rebalance"
     assert rebalance(group.tree, "r").plan.assignment.snapshot.load.tolist() == [15.0, 5.0, 10.0]
     group.time += SMOOTHING
     faded = rebalance(group.tree, "r").plan.assignment.snapshot.load.tolist()

@@ -161,7 +161,7 @@ def test_one_rebalance_at_a_time_and_a_pause_after_one_that_failed(desk: Desk, m
 def test_a_rebalance_that_was_made_and_never_submitted_is_not_waited_for(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its launcher died before it was in the queue: no part of Dagster ever looks at such a run again."""
+    """Its launcher died before it was in the queue: no part of Dagster ever polls at such a run again."""
     desk.land("x")
     desk.join("w1")
     run = desk.run(names.rebalance_job(desk.group), Status.NOT_STARTED)
@@ -197,7 +197,7 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
 def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_then(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked at each look, Dagster's storage took more processor time than all that was looked at."""
+    """Asked at each poll, Dagster's storage took more processor time than all that was looked at."""
     incarnations = ready(desk)
     asked, now = list[float](), [0.0]
     monkeypatch.setattr(backlog, "time", SimpleNamespace(monotonic=lambda: now[0]))
@@ -205,32 +205,32 @@ def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_the
     monkeypatch.setattr(runs.Runs, "list_unfinished", lambda *given: asked.append(now[0]) or listed(*given))
     mine = runs.Runs(desk.instance, "p__consume", {})
 
-    def begin() -> backlog.Looks:
+    def begin() -> backlog.Polls:
         pipeline = desk.catalog.pipelines["p"]
-        return backlog.Looks(mine, desk.tree, pipeline, names, WorkWatcher(desk.tree, pipeline))
+        return backlog.Polls(mine, desk.tree, pipeline, names, WorkWatcher(desk.tree, pipeline))
 
-    def look(looks: backlog.Looks, at: float) -> set[str]:
+    def poll_at(polls: backlog.Polls, at: float) -> set[str]:
         now[0] = at
-        return {request.tags[INCARNATION] for request in looks.look()}
+        return {request.tags[INCARNATION] for request in polls.poll()}
 
     started = [desk.run("p__consume", Status.STARTED, **{INCARNATION: one}) for one in incarnations.values()]
-    looks = begin()
-    assert [look(looks, at / 2) for at in range(16)] == [set()] * 16
+    polls = begin()
+    assert [poll_at(polls, at / 2) for at in range(16)] == [set()] * 16
     assert asked == [0.0, backlog.FRESH, 2 * backlog.FRESH]
     desk.instance.report_run_failed(started[0])
     monkeypatch.setattr(runs.Runs, "read_pause", lambda *_: 0.0)
-    assert look(looks, 2.5 * backlog.FRESH) == set()
-    assert look(looks, 3.0 * backlog.FRESH) == {started[0].tags[INCARNATION]}
+    assert poll_at(polls, 2.5 * backlog.FRESH) == set()
+    assert poll_at(polls, 3.0 * backlog.FRESH) == {started[0].tags[INCARNATION]}
     desk.instance.report_run_failed(started[1])
     shutil.rmtree(desk.folder / "p")
     for key in ("a", "b", "c"):
         (desk.folder / "p" / key).mkdir(parents=True)
-    looks, now[0] = begin(), 100.0
+    polls, now[0] = begin(), 100.0
     asked.clear()
-    assert [look(looks, 100.0 + at) for at in range(16)] == [set()] * 16
+    assert [poll_at(polls, 100.0 + at) for at in range(16)] == [set()] * 16
     assert asked == [100.0]
     desk.land("a")
-    assert len(look(looks, 116.0)) == 1, "and what lands is launched at the next look"
+    assert len(poll_at(polls, 116.0)) == 1, "and what lands is launched at the next poll"
 
 
 @pytest.mark.parametrize(("launch", "launched"), [(0.0, 0), (3600.0, 2)], ids=["never early", "in time"])
@@ -246,7 +246,7 @@ def test_a_run_is_launched_for_files_that_will_have_rested_once_it_is_there(
     pipeline = desk.catalog.pipelines["p"]
     resting = replace(pipeline, source=replace(pipeline.source, settle=3600.0))  # type: ignore[type-var]
     mine, watcher = runs.Runs(desk.instance, "p__consume", {}), WorkWatcher(desk.tree, resting)
-    assert len(backlog.Looks(mine, desk.tree, resting, names, watcher).look()) == launched
+    assert len(backlog.Polls(mine, desk.tree, resting, names, watcher).poll()) == launched
 
 
 def test_runs_of_a_worker_that_is_gone_are_cancelled_and_others_are_not(
@@ -308,9 +308,9 @@ def test_a_source_whose_looks_are_paid_for_is_looked_at_less_often(
 ) -> None:
     seen: list[float] = []
 
-    def poll(look: Callable[[], object], *_: object, pause: float, **__: object) -> object:
+    def poll(poll_once: Callable[[], object], *_: object, pause: float, **__: object) -> object:
         seen.append(pause)
-        return look()
+        return poll_once()
 
     for module in (backlog, membership):
         monkeypatch.setattr(module, "poll", poll)

@@ -22,7 +22,7 @@ def found_group(protocol: str = "claim", count: int = 2) -> tuple[MemoryServer, 
 
 
 def start(server: MemoryServer, worker: str, said: Said | None = None) -> Agent:
-    """An agent, on whose clock 50 ms pass between any two looks at it."""
+    """An agent, on whose clock 50 ms pass between any two reads of it."""
     ticks = itertools.count()
 
     def say(word: str, /, **facts: object) -> None:

@@ -93,7 +93,7 @@ def test_a_breach_names_its_seed_and_how_to_see_it_again() -> None:
 
 
 def test_a_worker_that_never_claims_is_a_breach_at_the_end() -> None:
-    """Its answers come too late for any look to end: what a dead worker leaves to it stays unclaimed."""
+    """Its answers come too late for any observation to end: what a dead worker leaves to it stays unclaimed."""
     calm = world("crash")
     late = Happening(100, "lag", "w03", 1e6)
     with pytest.raises(Violation, match=r"settled at 600\.000 s: .* is owned by None, its target is w03"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from rota.core.reconcile import Event as MachineEvent
-from rota.core.reconcile import Instruction, Looked, State, assigned
+from rota.core.reconcile import Instruction, Observed, State, assigned
 from simulator.actors import SHIPPED, Parts
 from simulator.simulation import Result, Simulation
 from simulator.world import Happening, Timing, World
@@ -90,7 +90,7 @@ def test_nothing_moves_where_nothing_changes_however_late_every_answer_is(how: s
 
 
 def test_published_claims_fill_one_a_round() -> None:
-    """100 partitions over 10 workers: ten rounds of 5 to 6 s, where the default needs one look."""
+    """100 partitions over 10 workers: ten rounds of 5 to 6 s, where the default needs one observation."""
     quick, slow = (play(plain(100, 10), how) for how in ("claim", "claim published"))
     assert quick.unowned == 0  # measured from the 20th second
     assert slow.unowned > 500
@@ -101,7 +101,7 @@ def test_published_claims_fill_one_a_round() -> None:
 
 def by_clock(state: State, event: MachineEvent) -> tuple[State, tuple[Instruction, ...]]:
     """The machine of a worker that takes a claim of 180 s ago, on its own clock, for expired: no claim is renewed here."""
-    expired = isinstance(event, Looked) and event.now > 180
+    expired = isinstance(event, Observed) and event.now > 180
     return assigned(state, replace(event, live=frozenset({state.incarnation or ""})) if expired else event)  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.membership import join
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.coordination.store import Create, Set
-from rota.core.reconcile import Looked
+from rota.core.reconcile import Observed
 from rota.group.agent import Agent
 from rota.ledger import change
 from rota.run.serve import RunLimits
@@ -71,7 +71,7 @@ FIRST = {  # a seed in which the damage is done; where it is done in seed 0, non
     "offset and commit on two handles": 8,
     "no own check before consuming": 1,
     "two incarnations act": 13,
-    "no look at the target before consuming": 15,
+    "target not read before consuming": 15,
     "claims beyond the cap": 1,
     "two runs of one owner": 38,
     "release under a target that is no more": 63,
@@ -84,7 +84,7 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
     "no own check at the checkpoint": ("unowned", True, Parts(connected=make_changer(NO_OWNER)), {}),
     "two incarnations act": ("usurped", True, Parts(machine=NO_NEWEST), {}),
     "own records read before the run's node": ("rude", False, Parts(run=RunNodeLater), {"restless": RESTLESS}),
-    "no look at the target before consuming": ("rude", False, Parts(run=RunWithoutTarget), {"restless": 0.5}),
+    "target not read before consuming": ("rude", False, Parts(run=RunWithoutTarget), {"restless": 0.5}),
     "release without drain": ("rude", False, Parts(machine=NO_DRAIN), {}),
     "claims beyond the cap": ("cap", False, Parts(machine=NO_CAP), {"restless": RESTLESS}),
     "no wait before a forced claim": ("rude", False, Parts(machine=no_wait), {}),
@@ -95,7 +95,7 @@ ABLATIONS: dict[str, tuple[str, bool, Parts, dict[str, Any]]] = {
         Parts(connected=make_changer(NO_DROPPED)),
         {"restless": 0.5, "limits": RunLimits(linger=0.0)},  # a run that looked a moment ago seldom meets it
     ),
-    "parks without a look at the owner": (
+    "parks without reading the owner": (
         "misparked",
         True,
         Parts(connected=make_changer(NO_RIGHT), run=RunThatRemembers),
@@ -143,19 +143,19 @@ def test_a_commit_that_failed_is_not_taken_for_an_earlier_one_of_its_run(
 class LiveFirst(Agent):
     """Reads the live workers before the owners: the order that the machine's laws forbid."""
 
-    def look(self) -> Generator[None, None, Looked]:
-        steps = super().look()
+    def observe(self) -> Generator[None, None, Observed]:
+        steps = super().observe()
         live = frozenset(self.store.children(self.paths.lives))
         yield from self._until_owners(steps)
-        return Looked(**{name: getattr(self._seen, name) for name in Looked.__slots__} | {"live": live})
+        return Observed(**{name: getattr(self._seen, name) for name in Observed.__slots__} | {"live": live})
 
-    def _until_owners(self, steps: Generator[None, None, Looked]) -> Generator[None, None, None]:
+    def _until_owners(self, steps: Generator[None, None, Observed]) -> Generator[None, None, None]:
         self._seen = yield from steps
 
 
 @pytest.mark.parametrize(("kind", "robbed"), [(Agent, False), (LiveFirst, True)])
 def test_own_is_read_before_live(kind: type[Agent], robbed: bool) -> None:
-    """w2 joins and claims while w1 is in the middle of its look: w1 must not take it for dead."""
+    """w2 joins and claims while w1 is in the middle of its observation: w1 must not take it for dead."""
     server = MemoryServer(lambda: 0.0)
     tree, other = GroupState(server.connect(), "g"), GroupState(server.connect(), "g")
     tree.found()

@@ -3,7 +3,7 @@
 import pytest
 
 from rota.catalog import Catalog
-from rota.cli.look import Looker
+from rota.cli.observer import GroupObserver
 from rota.cli.status import read_status
 from rota.cli.why import explain
 from rota.coordination import membership, overrides
@@ -58,7 +58,7 @@ def test_each_settled_change_is_an_epoch_with_its_moves_and_reasons(group: tuple
     why = explain(tree, moved)
     assert (why["owner"], why["target"], why["reason"]) == ("w2", "w2", done.plan.moves[0].reason)
     assert why["since_epoch"] == 2
-    status = read_status(tree, Looker(tree).look())
+    status = read_status(tree, GroupObserver(tree).observe())
     assert {p["owner"] for p in status["partitions"]} == {p["target"] for p in status["partitions"]} == {"w1", "w2"}
     w1.store.close()
     settle(tree, w2)

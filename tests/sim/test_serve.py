@@ -112,7 +112,7 @@ def test_a_reason_from_outside_is_asked_for_between_two_batches() -> None:
 
 
 def test_a_hand_over_needs_no_launch_and_waits_for_no_run() -> None:
-    """s:2 comes to w1 and s:0 goes to w2 while the run rests: the next look has the one and not the other."""
+    """s:2 comes to w1 and s:0 goes to w2 while the run rests: the next poll has the one and not the other."""
     world = ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 1})
 
     def hand_over() -> None:
@@ -173,9 +173,9 @@ def test_a_click_waits_for_a_partition_that_a_run_works_on_and_for_no_other() ->
     assert 7.0 <= world.now < 7.0 + 2 * BATCH + 1
 
 
-@pytest.mark.parametrize(("every", "looks"), [(0.0, range(50, 61)), (5.0, range(20, 31))])
-def test_a_look_that_is_paid_for_is_rarer_the_longer_nothing_came(every: float, looks: range) -> None:
-    """In a bucket each look of a run is a list. What comes is found after an eighth more than it took to come."""
+@pytest.mark.parametrize(("every", "polls"), [(0.0, range(50, 61)), (5.0, range(20, 31))])
+def test_polls_of_a_bucket_are_rarer_the_longer_nothing_came(every: float, polls: range) -> None:
+    """In a bucket each poll of a run is a list request. What comes is found after an eighth more than it took to come."""
 
     class Seen(MemorySource):
         def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
@@ -191,7 +191,7 @@ def test_a_look_that_is_paid_for_is_rarer_the_longer_nothing_came(every: float, 
     found = [at for at, e in seen if isinstance(e, CommittedBatch)]
     assert found[0] - BATCH - 3.0 <= max(0.5, 3.0 / 8)
     assert found[1] - BATCH - 20.0 <= max(0.5, (20.0 - found[0]) / 8 if every else 0.0) + 0.01
-    assert len([one for one in at if one > found[1]]) in looks
+    assert len([one for one in at if one > found[1]]) in polls
 
 
 def test_a_batch_reads_its_rights_once_and_the_polls_around_it_once() -> None:

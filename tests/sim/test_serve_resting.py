@@ -1,4 +1,4 @@
-"""A served run and what has to rest, in virtual time: it is read the moment it has rested, and no run looks more for it."""
+"""A served run and what has to rest, in virtual time: it is read the moment it has rested, and no run polls more for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -22,11 +22,11 @@ class Resting(MemorySource):
 
     now: Callable[[], float] = float
     landed: list[float] = field(default_factory=list)
-    looks: list[float] = field(default_factory=list)
+    polls: list[float] = field(default_factory=list)
 
     def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
         """What has rested."""
-        self.looks.append(self.now())
+        self.polls.append(self.now())
         now = self.now() + query.ahead
         left = tuple(at + SETTLE - now for at in self.landed if at + SETTLE > now)
         ends = {p: len(self.landed) - len(left) if p == "s:0" else 0 for p in partitions}
@@ -53,14 +53,14 @@ def serve_arrivals(arrivals: list[float], *, foreseen: bool = True) -> tuple[lis
         world.script[at + SETTLE] = world.land("s:0")
     seen = world.serve(RunLimits(linger=10.0))
     commits = [(e.start, e.end, at) for at, e in seen if isinstance(e, CommittedBatch)]
-    return [at for start, end, at in commits for _ in range(start, end)], source.looks
+    return [at for start, end, at in commits for _ in range(start, end)], source.polls
 
 
 @pytest.mark.parametrize("arrival", [3.0, 3.05, 3.2, 3.33, 3.49])
 def test_what_rests_is_read_the_moment_that_it_has_rested(arrival: float) -> None:
-    ((came,), looks) = serve_arrivals([arrival])
+    ((came,), polls) = serve_arrivals([arrival])
     assert came - BATCH - arrival == pytest.approx(SETTLE, abs=0.01)
-    assert len([at for at in looks if at < came]) <= came / POLL_INTERVAL + 2, "at the price of one look"
+    assert len([at for at in polls if at < came]) <= came / POLL_INTERVAL + 2, "at the price of one poll"
 
 
 def test_without_foresight_it_waits_for_the_next_look() -> None:
@@ -69,12 +69,12 @@ def test_without_foresight_it_waits_for_the_next_look() -> None:
 
 
 def test_what_comes_all_the_time_is_not_looked_for_more_often() -> None:
-    """A file each 50 ms: each look sees one that has rested in a moment."""
+    """A file each 50 ms: each poll finds one that has rested in a moment."""
     arrivals = [5.0 + number / 20 for number in range(200)]
-    came, looks = serve_arrivals(arrivals)
+    came, polls = serve_arrivals(arrivals)
     assert len(came) == len(arrivals)
-    busy = [at for at in looks if 5.0 + SETTLE <= at <= came[-1]]
-    assert len(busy) <= 3 * (came[-1] - 5.0 - SETTLE) / (POLL_INTERVAL + BATCH) + 3, "a look, and what a batch asks"
+    busy = [at for at in polls if 5.0 + SETTLE <= at <= came[-1]]
+    assert len(busy) <= 3 * (came[-1] - 5.0 - SETTLE) / (POLL_INTERVAL + BATCH) + 3, "a poll, and what a batch asks"
 
 
 def test_the_report_of_a_commit_counts_as_pause() -> None:

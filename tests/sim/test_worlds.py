@@ -162,7 +162,7 @@ def test_an_unknown_world_is_named_beside_the_known_ones() -> None:
 
 @pytest.mark.fast
 def test_a_release_decided_under_an_older_target_is_refused() -> None:
-    """Seed 2 gives a partition back to a worker that pauses between its look and its release, and starts a run."""
+    """Seed 2 gives a partition back to a worker that pauses between its observation and its release, and starts a run."""
     assert not run("hiccups", "round-robin", seed=2).violations
 
 

@@ -15,7 +15,7 @@ from simulator.log_checker import LoggedCommit
 from simulator.simulation import Simulation
 from simulator.timeline import Life
 
-EVERY = 5.0  # virtual seconds between two looks, or 0: after each event, for ten times the cost
+EVERY = 5.0  # virtual seconds between two checks, or 0: after each event, for ten times the cost
 BOUND = BEHIND + 60.0  # a partition that makes no progress for so long is reported
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from rota.cli.look import Looker, concerns
+from rota.cli.observer import GroupObserver, concerns
 from rota.errors import RotaError
 from rota.face.need import Need
 from tests.situations.row import OVER, Row
@@ -37,7 +37,9 @@ class Play:
     ) -> None:
         self.stage, self.tell, self.quiet = stage, tell, quiet
         self.rows = [Row(one) for one in situations]
-        self.lookers = {group: Looker(stage.group_tree(one.pipeline)) for one in situations for group in [one.of]}
+        self.observers = {
+            group: GroupObserver(stage.group_tree(one.pipeline)) for one in situations for group in [one.of]
+        }
         self.lines: dict[str, list[Line]] = {}
         self.typist = Typist()
 
@@ -109,13 +111,13 @@ class Play:
 
     def _look_at_groups(self) -> None:
         if not self.lines:  # each loads the pipelines' files once: not beside another
-            self.lines = {group: self._look_at(group) for group in self.lookers}
+            self.lines = {group: self._look_at(group) for group in self.observers}
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            self.lines = dict(zip(self.lookers, pool.map(self._look_at, self.lookers), strict=True))
+            self.lines = dict(zip(self.observers, pool.map(self._look_at, self.observers), strict=True))
 
     def _look_at(self, group: str) -> list[Line]:
         try:
-            return [(need.line, need) for need in self.lookers[group].look().needs]
+            return [(need.line, need) for need in self.observers[group].observe().needs]
         except RotaError as error:
             return [(str(error), None)]
 

@@ -71,7 +71,7 @@ def play_backlog(world: World, check: Callable[[str], None]) -> None:
     check("nobody is left")
 
 
-def test_a_watcher_finds_the_work_that_a_first_look_finds(world: World) -> None:
+def test_a_watcher_finds_the_work_that_a_first_observation_finds(world: World) -> None:
     watcher, said = WorkWatcher(world.open(), world.pipeline), set[str]()
 
     def check(what: str) -> None:
@@ -117,7 +117,7 @@ def test_a_watcher_asks_zookeeper_once_a_look_while_nothing_changes(
     assert watcher.find_work(), "the source is asked at each look"
 
 
-def test_a_watcher_sees_the_group_that_a_first_look_sees(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_sees_the_group_that_a_first_observation_sees(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, server = load(world.folder / "pipelines"), MemoryServer()
     tree, other = GroupState(server.connect(), "default"), GroupState(server.connect(), "default")
     watcher, asked, said = GroupWatcher(tree.store, catalog, "default"), Counter[str](), set[str]()

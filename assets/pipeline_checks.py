@@ -1,8 +1,8 @@
-"""A look at a whole pipeline, which evaluates each of its checks.
+"""Observes a whole pipeline, and evaluates each of its checks.
 
-Invariant: a check fails for the needs that `rota.face.needs` finds, as in `rota status`. A look continues from the memory of
-the look before it: the versions of the log that were read and their faults, and the age of each need. A first look and a
-click have no memory: they read the whole log, and each need is new. Durations are on ZooKeeper's clock.
+Invariant: a check fails for the needs that `rota.face.needs` finds, as in `rota status`. An observation continues from the
+memory of the one before: the versions of the log that were read, their faults, and the age of each need. A first observation
+and a click have no memory: they read the whole log, and each need is new. Durations are on ZooKeeper's clock.
 """
 
 import json
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from rota.face.dagster_state import DagsterSeen
     from rota.face.health import TableSeen
 
-OVERLAP = 500  # versions of the log before the newest that every look reads, too
+OVERLAP = 500  # versions of the log before the newest that every observation reads, too
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one look leaves to the next. It fits into a sensor's cursor."""
+    """What one observation passes to the next. It fits into a sensor's cursor."""
 
     upto: int = -1  # newest version of the log that was read
     stale: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
     since: Mapping[str, float] = field(default_factory=dict)  # see `rota.face.memory`
     behind: Mapping[str, tuple[float, int, int]] = field(default_factory=dict)
-    seen: float | None = None  # when it looked, in server seconds
-    at: float = 0.0  # when the look ended, on the clock of the process that looked, in seconds since 1970
+    seen: float | None = None  # when it was made, in server seconds
+    at: float = 0.0  # when the observation ended, on the clock of the process that made it, in seconds since 1970
     took: float = 0.0  # seconds
     claims: int = 0  # the newest token of a claim that was compared with the page
-    due: float | None = None  # seconds after the look until one of its needs needs an operator, unless it heals
+    due: float | None = None  # seconds after the observation until one of its needs needs an operator, unless it heals
 
     def dump(self) -> str:
         """The memory as JSON."""
@@ -48,7 +48,7 @@ class Memory:
 
 
 def load_memory(text: str | None) -> Memory:
-    """The memory of a dump. Without one, and of one that another version of rota wrote: that of a first look."""
+    """The memory of a dump. Without one, and of one that another version of rota wrote: that of a first observation."""
     try:
         said = json.loads(text or "{}")
         return Memory(**{**said, "behind": {p: (*lag,) for p, lag in said.get("behind", {}).items()}})
@@ -56,7 +56,7 @@ def load_memory(text: str | None) -> Memory:
         return Memory()
 
 
-def look(
+def evaluate_pipeline(
     tree: "GroupState",
     pipeline: Pipeline,
     names: Names,
@@ -64,18 +64,18 @@ def look(
     dagster: "DagsterSeen | None" = None,
     held: Held | None = None,
 ) -> tuple[list[dg.AssetCheckEvaluation], Memory]:
-    """Look at the pipeline.
+    """Observe the pipeline, and evaluate its checks.
 
     Args:
         tree: the group of the pipeline.
         pipeline: the pipeline.
         names: its names on the page.
-        memory: what the look before left.
+        memory: what the observation before left.
         dagster: the sensors and failed runs in Dagster's storage; None if it was not asked.
-        held: keeps what the looks have read of the table and the index.
+        held: keeps what the observations have read of the table and the index.
 
     Returns:
-        The evaluations of the checks of the pipeline and of its group, and the memory for the next look.
+        The evaluations of the checks of the pipeline and of its group, and the memory for the next observation.
 
     Raises:
         RotaError: the group cannot be read.
@@ -100,7 +100,8 @@ def look(
 def read_table(
     tree: "GroupState", pipeline: Pipeline, meta: str, ids: tuple[str, ...], memory: Memory, held: Held | None
 ) -> "tuple[TableSeen, int]":
-    """Read the versions of the log that are new since the look before, and the overlap. If the table was replaced, read all.
+    """Read the versions of the log that are new since the last observation, and the overlap. If the table was replaced, read
+    all.
 
     Returns:
         What was read of the table, and its newest version.
@@ -135,7 +136,7 @@ def make_checks(pipeline: Pipeline, names: Names) -> dg.AssetChecksDefinition:
     )
     def check(context: dg.OpExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
-            said, _ = look(tree, pipeline, names, Memory())
+            said, _ = evaluate_pipeline(tree, pipeline, names, Memory())
         for one in said:
             if one.asset_check_key in context.selected_asset_check_keys:
                 yield checks.make_result(one)

@@ -1,4 +1,4 @@
-"""The first look knows how old a need is, from stored times: one call of `rota status --check` needs no memory."""
+"""The first observation knows how old a need is, from stored times: one call of `rota status --check` needs no memory."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli.look import HEALING
+from rota.cli.observer import HEALING
 from rota.coordination.records import Live
 from rota.coordination.store import Node
 from rota.coordination.views import OwnView
@@ -61,7 +61,7 @@ def find_persons(seen: Seen) -> list[str]:
 
 
 @pytest.mark.parametrize("case", AGED)
-def test_the_first_look_reports_what_is_older_than_its_patience_and_nothing_younger(case: str) -> None:
+def test_the_first_observation_reports_what_is_older_than_its_patience_and_nothing_younger(case: str) -> None:
     make, patience, cause = AGED[case]
     assert find_persons(make(patience + SECONDS)) == [cause]
     assert find_persons(make(patience - SECONDS)) == []

@@ -1,11 +1,11 @@
-"""What a command reads again at each look: what changed, and nothing else."""
+"""What a command reads again at each observation: what changed, and nothing else."""
 
 from pathlib import Path
 
 import pytest
 
 from rota.catalog import load
-from rota.cli.look import Looked, Looker
+from rota.cli.observer import Findings, GroupObserver
 from rota.coordination.group_state import GroupState
 from rota.dataplane.delta.tables import PipelineTables
 from rota.dataplane.ports import ASSIGN
@@ -44,8 +44,8 @@ def commit(pipeline: Pipeline, tree: GroupState, start: int, bad: int) -> None:
     main.commit(claimed, Batch(f"c{start}", "r", "w", "a", 1, {partition: (start, start + 1)}, bad={partition: bad}))
 
 
-def read_lags(looked: Looked) -> dict[str, int]:
-    return {p: end - at for p, (at, end) in looked.ends.items()}
+def read_lags(found: Findings) -> dict[str, int]:
+    return {p: end - at for p, (at, end) in found.ends.items()}
 
 
 def test_a_look_reads_files_and_logs_again_only_where_they_changed(
@@ -63,21 +63,21 @@ def test_a_look_reads_files_and_logs_again_only_where_they_changed(
         tree.grow(name, ["a"])
     p = declare(tmp_path, "p")
     commit(p, tree, 0, 2)
-    looker = Looker(tree)
-    first = looker.look()
+    observer = GroupObserver(tree)
+    first = observer.observe()
     assert (read_lags(first), first.bad, first.rewritten) == ({"p:a": 1}, {"p:a": 2}, {})
     assert read == ["files", "p"]
     land(tmp_path, "p", 1)
-    assert read_lags(looker.look()) == {"p:a": 2}, "folders are looked at each time"
+    assert read_lags(observer.observe()) == {"p:a": 2}, "folders are listed each time"
     assert read == ["files", "p"]
     commit(p, tree, 1, 3)
-    assert looker.look().bad == {"p:a": 5}
+    assert observer.observe().bad == {"p:a": 5}
     assert read == ["files", "p", "p"]
     declare(tmp_path, "q")
-    assert read_lags(looker.look()) == {"p:a": 2, "q:a": 1}
+    assert read_lags(observer.observe()) == {"p:a": 2, "q:a": 1}
     assert "files" in read[3:]
     (tmp_path / "pipelines" / "p.py").unlink()
-    assert read_lags(looker.look()) == {"q:a": 1}
+    assert read_lags(observer.observe()) == {"q:a": 1}
 
 
 def test_a_pipeline_whose_file_was_removed_needs_an_operator_to_forget_it(
@@ -90,8 +90,8 @@ def test_a_pipeline_whose_file_was_removed_needs_an_operator_to_forget_it(
     def read_dagster(_: object, pipelines: list[str], groups: list[str]) -> DagsterSeen:
         return DagsterSeen(unserved=[name for name in pipelines if name not in served])
 
-    monkeypatch.setattr("rota.cli.look.read_dagster", read_dagster)
-    monkeypatch.setattr("rota.cli.look.ASKED", 0.0)
+    monkeypatch.setattr("rota.cli.observer.read_dagster", read_dagster)
+    monkeypatch.setattr("rota.cli.observer.ASKED", 0.0)
     tree = GroupState(MemoryServer().connect(), "default")
     tree.found()
     for name in ("p", "q", "old"):
@@ -100,7 +100,7 @@ def test_a_pipeline_whose_file_was_removed_needs_an_operator_to_forget_it(
     (tmp_path / "pipelines" / "q.py").write_text("raise ValueError")
 
     def find() -> list[tuple[str, str]]:
-        return [(one.name, one.sentence) for one in Looker(tree).look().needs if one.cause == "unserved"]
+        return [(one.name, one.sentence) for one in GroupObserver(tree).observe().needs if one.cause == "unserved"]
 
     step = "no file declares it, and Dagster does not serve it: put its file back, or `rota forget --pipeline {}`"
     assert find() == [("old", step.format("old"))], "the need of q's file states why q is not served"

@@ -33,7 +33,7 @@ POLL_INTERVAL = 1.0  # seconds between two observations
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Findings:
     """The result of one observation. `bad` is partition -> its rows in the quarantine, from the newest commits."""
 
     seen: Seen
@@ -52,7 +52,7 @@ class Looked:
 
 
 @dataclass(slots=True)
-class Looker:
+class GroupObserver:
     """Observes one group repeatedly. It reads a pipeline file, or a table's log, again only if it changed."""
 
     tree: "GroupState"
@@ -64,7 +64,7 @@ class Looker:
     _reader: object = None
     _asked: tuple[float, DagsterSeen] | None = None
 
-    def look(self) -> Looked:
+    def observe(self) -> Findings:
         """Return what is there now.
 
         Raises:
@@ -80,22 +80,22 @@ class Looker:
         undeclared = () if self._declared is None else tuple(sorted(known - self._declared))
         seen = replace(read, refused=self._refused, undeclared=undeclared, dagster=self._ask_dagster(undeclared))
         needs, self.memory = find_needs(seen, self.memory)
-        return Looked(seen, needs, bad)
+        return Findings(seen, needs, bad)
 
-    def look_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Looked:
+    def observe_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Findings:
         """Observe until a reported need needs an operator, or none can need one within `HEALING` seconds.
 
-        A need whose patience is longer has an age from stored times, so the first look decides it.
+        A need whose patience is longer has an age from stored times, so the first observation decides it.
         """
-        end, looked = time.monotonic() + HEALING, self.look()
+        end, found = time.monotonic() + HEALING, self.observe()
         while True:
-            mine = [need for need in looked.needs if shown(need)]
+            mine = [need for need in found.needs if shown(need)]
             left = end - time.monotonic()
-            if any(n.person for n in mine) or not any(n.due - looked.seen.now <= left for n in mine):
-                return looked
+            if any(n.person for n in mine) or not any(n.due - found.seen.now <= left for n in mine):
+                return found
             with view.show_wait(f"waiting whether it heals by itself: {mine[0].line}"):
                 time.sleep(POLL_INTERVAL)
-            looked = self.look()
+            found = self.observe()
 
     def _load(self) -> None:
         """Load the pipelines if a file has changed."""
