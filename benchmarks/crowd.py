@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from rota.cli.worker import LATER, SOON
-from rota.coordination.bell import Bell
+from rota.coordination.change_signal import ChangeSignal
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -37,7 +37,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def live_as(worker: str, hosts: str, group: str) -> None:
-    bell = Bell()
+    changed = ChangeSignal()
     with connect(hosts, SESSION, connect_timeout=PATIENCE) as store:
         agent = Agent(
             GroupState(store, group), worker, Live(), lambda *_, **__: None,
@@ -45,10 +45,10 @@ def live_as(worker: str, hosts: str, group: str) -> None:
         )  # fmt: skip
         while True:
             with suppress(CoordinationError):
-                bell.listen(store, agent.paths.assign(worker))
+                changed.listen(store, agent.paths.assign(worker))
             for _ in agent.cycle():
                 pass
-            bell.wait(agent.find_pause(SOON, LATER))
+            changed.wait(agent.find_pause(SOON, LATER))
 
 
 def live_as_all(workers: list[str], hosts: str, group: str) -> None:

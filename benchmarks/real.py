@@ -25,7 +25,7 @@ from benchmarks.tally import Tally, count_taken, judge
 from benchmarks.virtual import DIES, JOINS, LATE, WORKERS, Case, Row
 from rota.cli.worker import LATER, SOON
 from rota.coordination.alone import found_own_records
-from rota.coordination.bell import Bell
+from rota.coordination.change_signal import ChangeSignal
 from rota.coordination.client import ZooKeeperStore, connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
@@ -65,30 +65,30 @@ class Hand(threading.Thread):
             max_shutdown=120.0, session_timeout=self.store.negotiated,
         )  # fmt: skip
         self.lateness, self.rng = 0.0, random.Random(worker)
-        self.ended, self.bell = threading.Event(), Bell()
+        self.ended, self.changed = threading.Event(), ChangeSignal()
 
     def run(self) -> None:
         """Looks until it is ended, as the process of a worker does."""
         while not self.ended.is_set():
             if not self.lateness:
                 with suppress(CoordinationError):
-                    self.bell.listen(self.store, self.agent.paths.assign(self.name))
+                    self.changed.listen(self.store, self.agent.paths.assign(self.name))
             for _ in self.agent.cycle():
                 if self.ended.is_set():
                     return
             late = self.rng.expovariate(1 / self.lateness) if self.lateness else 0.0
-            self.bell.wait(self.agent.find_pause(SOON, LATER) + late)
+            self.changed.wait(self.agent.find_pause(SOON, LATER) + late)
 
     def die(self) -> None:
         """No further step, and no goodbye."""
         self.ended.set()
-        self.bell.ring()
+        self.changed.set()
         self.port.cut()
 
     def close(self) -> None:
         """Ends it in order."""
         self.ended.set()
-        self.bell.ring()
+        self.changed.set()
         self.join(5)
         self.store.close()
         self.port.cut()

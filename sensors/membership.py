@@ -55,7 +55,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
         return found._replace(asset_events=[*found.asset_events, *unshown])
 
     def decide(context: dg.SensorEvaluationContext, zookeeper: ZooKeeperResource) -> dg.SensorResult | dg.SkipReason:
-        from rota.coordination.bell import Bell
+        from rota.coordination.change_signal import ChangeSignal
         from rota.group.found import GroupWatcher, follow
         from rota.group.rebalance import GroupObservation
         from rota.registry import find_interval
@@ -65,7 +65,7 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
             return dg.SkipReason(f"the last rebalance failed; the next one starts in {seconds:.0f} s")
 
         def poll_once() -> tuple[list[dg.DagsterRun], GroupObservation]:
-            bell.listen(tree.store, tree.paths.lives)
+            changed.listen(tree.store, tree.paths.lives)
             unfinished: list[dg.DagsterRun] = []
             seen = watcher.poll() if known else None
             if seen is None or seen.needed:  # Dagster's storage is read once a tick, before the group
@@ -84,9 +84,9 @@ def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.S
 
         with zookeeper.tree(group.name) as tree:
             watcher = GroupWatcher(tree.store, catalog, group.name)
-            bell, places = Bell(), count_places(context.instance)
+            changed, places = ChangeSignal(), count_places(context.instance)
             pause = max(PAUSE, find_interval(catalog.of_group(group.name)))
-            unfinished, seen = poll(poll_once, is_due, places, pause=pause, rest=bell.wait)
+            unfinished, seen = poll(poll_once, is_due, places, pause=pause, rest=changed.wait)
         for pipeline, why in seen.problems.items():
             context.log.error(f"pipeline {pipeline}: {why}")
         if unfinished:

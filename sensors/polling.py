@@ -4,8 +4,8 @@ Invariants:
 1. No other sensor waits for rota's. If Dagster evaluates sensors one after another (without `use_threads` in
    dagster.yaml, its default), a tick polls once. Otherwise ticks wait in at most half of the threads of the daemon and of
    the code server.
-2. Between two polls is a pause. A watch of ZooKeeper ends the pause (a `Bell`), so that it can be long. Polls take at most
-   a quarter of the time.
+2. Between two polls is a pause. A watch of ZooKeeper ends the pause (a `ChangeSignal`), so that it can be long. Polls take
+   at most a quarter of the time.
 3. No tick outlives its code. If the code server ends, as by a reload of the code location, a tick ends with its pause.
 4. A tick costs more than many polls, so a tick that finds nothing is long.
 """

@@ -16,7 +16,7 @@ import click
 
 from rota.cli.log import Log
 from rota.cli.watchdog import Watchdog
-from rota.coordination.bell import Bell
+from rota.coordination.change_signal import ChangeSignal
 from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, hide, mask
 from rota.ids import checked_id
 from rota.machine import name_machine
@@ -180,7 +180,7 @@ class Process:
         self.settings, self.hosts, self.starting, self.guard = settings, hosts, starting, guard
         self.ordinal: int | None = None  # and how many share, as it was started; see protocol `ordinal`
         self.replicas: int | None = None
-        self.bell = Bell()  # set by a new target, and by other reasons to end a pause
+        self.changed = ChangeSignal()  # set by a new target, and by other reasons to end a pause
         self.signals = 0  # how often it was asked to leave
         self._ready = self._is_able = False  # whether Spark was ready at the last look, and able to work
         self._failures = 0
@@ -251,7 +251,7 @@ class Process:
                 obeyed = signals
             if store.active():
                 with contextlib.suppress(CoordinationError):  # without it a new target is seen after the pause
-                    self.bell.listen(store, agent.paths.assign(self.worker), anew=agent.state.suspended is not None)
+                    self.changed.listen(store, agent.paths.assign(self.worker), anew=agent.state.suspended is not None)
             for _ in agent.cycle():
                 self._steps += 1
             if agent.done is not None:
@@ -261,7 +261,7 @@ class Process:
             if (news := usage.read_news()) is not None:
                 agent.publish(usage=news)
             self._steps += 1
-            self.bell.wait(agent.find_pause(SOON, LATER))
+            self.changed.wait(agent.find_pause(SOON, LATER))
 
     def _end_stalled_session(self, store: "Store", bound: float) -> None:
         """End the session of a stalled loop: the worker counts as gone."""
@@ -273,7 +273,7 @@ class Process:
 
     def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.signals += 1
-        self.bell.ring()
+        self.changed.set()
 
     def say(self, word: str, /, **facts: object) -> None:
         """Write one decision as one line to standard error, without waiting for a reader."""
@@ -368,7 +368,7 @@ class Process:
             self.say("spark-able")
         if self._agent is not None:
             self._agent.publish(unable=unable)
-        self.bell.ring()
+        self.changed.set()
 
     def _end_silent(self, server: "SparkServer", seconds: float) -> None:
         self.say("spark-silent", pid=server.pid, seconds=seconds)
@@ -376,7 +376,7 @@ class Process:
 
     def _end(self, server: "SparkServer") -> None:
         server.kill()
-        self.bell.ring()
+        self.changed.set()
 
 
 def _quote(value: object) -> str:

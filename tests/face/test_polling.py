@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from rota.coordination.bell import Bell
+from rota.coordination.change_signal import ChangeSignal
 from rota.dagster.sensors import polling
 from simulator.memory_store import MemoryServer
 
@@ -43,16 +43,16 @@ def test_a_tick_ends_with_its_code_server(name: str) -> None:
     assert polls == [0, 1, 2]
 
 
-def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_no_poll_waited() -> None:
+def test_a_change_ends_the_pause_also_if_it_came_before_the_wait() -> None:
     """A poll two seconds later would be two seconds more without the partitions of the dead."""
     server = MemoryServer(lambda: 0.0)
     store, other = server.connect(), server.connect()
     store.ensure("/lives")
-    bell = Bell()
+    changed = ChangeSignal()
     polls: list[int] = []
 
     def poll_once() -> int:
-        bell.listen(store, "/lives")
+        changed.listen(store, "/lives")
         polls.append(len(store.children("/lives")))
         if len(polls) == 1:
             other.create("/lives/w1", ephemeral=True)  # after the poll, before the pause
@@ -61,7 +61,7 @@ def test_a_bell_ends_the_pause_and_rings_for_what_happened_while_no_poll_waited(
         return polls[-1]
 
     began = time.monotonic()
-    polling.poll(poll_once, lambda seen: polls[1:] and seen == 0, 1, pause=100.0, rest=bell.wait)
+    polling.poll(poll_once, lambda seen: polls[1:] and seen == 0, 1, pause=100.0, rest=changed.wait)
     assert polls == [0, 1, 0]
     assert time.monotonic() - began < 100
 

@@ -9,11 +9,11 @@ import threading
 from rota.coordination.store import Store
 
 
-class Bell:
-    """Rings when the watched znode or its list of children changes, and when it is rung."""
+class ChangeSignal:
+    """Is set when the watched znode or its list of children changes, and by `set`."""
 
     def __init__(self) -> None:
-        self._rung = threading.Event()
+        self._set = threading.Event()
         self._listening = False
 
     def listen(self, store: Store, path: str, *, anew: bool = False) -> None:
@@ -31,13 +31,13 @@ class Bell:
 
     def _hear(self) -> None:
         self._listening = False
-        self.ring()
+        self.set()
 
-    def ring(self) -> None:
+    def set(self) -> None:
         """Ends the present wait, or the next one. It does not block, so a signal handler may call it."""
-        self._rung.set()
+        self._set.set()
 
     def wait(self, seconds: float) -> None:
-        """Returns when the bell rings, or after the given seconds."""
-        self._rung.wait(seconds)
-        self._rung.clear()
+        """Returns when the signal is set, or after the given seconds."""
+        self._set.wait(seconds)
+        self._set.clear()
