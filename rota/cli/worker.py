@@ -206,7 +206,7 @@ class Process:
         try:
             with opened(self.settings, self.hosts, self.guard) as store:
                 tree = GroupState(store, self.group)
-                if not self.start_spark():
+                if not self.start_spark(warms=bool(tree.live())):
                     return 0
                 agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
                 self._agent = agent
@@ -286,9 +286,10 @@ class Process:
 
     # --- Spark
 
-    def start_spark(self) -> bool:
-        """Start the worker's own Spark and wait until it is ready and warm: only then the worker joins.
+    def start_spark(self, warms: bool = True) -> bool:
+        """Start the worker's own Spark and wait until it is ready and, if it `warms`, warm: only then the worker joins.
 
+        The first worker of a group does not warm its Spark: meanwhile no other worker would consume its partitions.
         If it is not warm after `EXECUTOR_WAIT` seconds more, the worker joins all the same, reports why it can do no work,
         and owns nothing. Returns False if the worker was asked to leave meanwhile. Raises EnvironmentFailed.
         """
@@ -296,6 +297,7 @@ class Process:
             return True
         if greed := self.server.settings.explain_greed():
             self.say("notice", reason=greed)
+        self.server.warms = warms
         self._launch(self.server)
         while not self.signals:
             self.watch_spark()

@@ -18,10 +18,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rota.catalog import load
+from rota.coordination import membership
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.group_state import GroupState
 from rota.coordination.overrides import cordon
+from rota.coordination.records import Live
 from rota.dataplane.spark import session
 from rota.dataplane.spark.deadline import limit
 from rota.dataplane.spark.probe import explain_silence
@@ -118,15 +120,17 @@ class Life:
 
 
 def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, group: str, tmp_path: Path) -> None:
-    first, deaf = (
-        start(
-            name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=6
-        )  # which its leaving takes: there is no controller
-        for name, silence in (("w1", "10"), ("w2", "inf"))
-    )
     with connect(zookeeper.hosts) as store:
-        life = Life(GroupState(store, group), first, deaf)
-        life.tree.found()
+        tree = GroupState(store, group)
+        tree.found()
+        membership.join(tree, "w0", Live())  # the others warm their Sparks: they are not the first
+        first, deaf = (
+            start(
+                name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=6
+            )  # which its leaving takes: there is no controller
+            for name, silence in (("w1", "10"), ("w2", "inf"))
+        )
+        life = Life(tree, first, deaf)
         see_it_advertised_once_it_is_ready(life)
         see_a_slot_come_back_whatever_held_it(life, tmp_path)
         see_one_that_hangs_be_replaced(life, tmp_path)

@@ -145,6 +145,7 @@ class SparkServer:
         self._address: tuple[str, int] | None = None
         self._driver_port = 0  # where executors are connected, on a cluster
         self._trial: subprocess.Popen[bytes] | None = None
+        self.warms = True  # whether a local Spark is warmed; one on a cluster always is
         self._warmed = False  # whether a trial succeeded
         self._unable, self._look_at = "its first job is not done", 0.0  # at the last look; when the next is due
 
@@ -198,6 +199,8 @@ class SparkServer:
         """
         if (now := self._clock()) < self._look_at:
             return self._unable
+        if not self.warms and self._local():
+            self._warmed = True
         if not self._warmed:
             self._unable = self._warm(now)
         if self._warmed:
