@@ -171,7 +171,7 @@ def test_what_the_worker_started_ends_with_it() -> None:
 
 def test_as_process_1_it_reaps_orphans_and_gives_the_code_of_a_signal() -> None:
     """The kernel lets no process kill process 1 of its own namespace: the exit code is a shell's, as Kubernetes shows it."""
-    namespace = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc")
+    namespace = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
     done = run_split(LEAVING_AN_ORPHAN, *namespace)
     assert done.returncode == 128 + signal.SIGKILL, done.stderr
 
