@@ -1,4 +1,5 @@
-"""How the sensors see that a run is alive: by a node in ZooKeeper that ends with the session of the run.
+"""How the sensors see that a run is alive: by a node in ZooKeeper that ends with the session of the run. A guard ends the
+session as soon as the run's process is dead.
 
 Invariants: the run sets its tag after it made the node, and clears the tag before it removes the node. So a run with the tag
 and without the node is dead, frozen or cut off, whatever answers at its address. The tag names the run itself, because
@@ -31,7 +32,7 @@ def prove_liveness(
     from rota.coordination.membership import create_liveness_node
 
     run_id = context.run.run_id
-    with zookeeper.tree(group) as tree:
+    with zookeeper.tree(group, is_guarded=True) as tree:
         create_liveness_node(tree, run_id)
         context.instance.add_run_tags(run_id, {LIVENESS_TAG: make_liveness_tag(group, run_id)})
         try:

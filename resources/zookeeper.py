@@ -1,7 +1,7 @@
 """ZooKeeper for ticks and runs: one session each, closed at its end."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -36,12 +36,16 @@ class ZooKeeperResource(LocationResource):
     key_password: str = ""
 
     @contextmanager
-    def store(self) -> "Iterator[Store]":
-        """Yield a connected store. Raises Unavailable."""
+    def store(self, is_guarded: bool = False) -> "Iterator[Store]":
+        """Yield a connected store. If `is_guarded`, its session ends as soon as this process is dead. Raises Unavailable."""
         from rota.coordination.client import opened
+        from rota.coordination.guarded import guarded
 
         try:
-            with opened(self.read_settings()) as store:
+            with (
+                guarded() if is_guarded else nullcontext() as guard,
+                opened(self.read_settings(), guard=guard) as store,
+            ):
                 yield store
         except RotaError as error:
             error.__cause__ = error.__context__ = None
@@ -55,9 +59,9 @@ class ZooKeeperResource(LocationResource):
         return replace(Settings.from_environment(), **{name: value for name, value in mine.items() if value})
 
     @contextmanager
-    def tree(self, group: str) -> "Iterator[GroupState]":
-        """Yield the group's records, over a store of their own. Raises Unavailable."""
+    def tree(self, group: str, is_guarded: bool = False) -> "Iterator[GroupState]":
+        """Yield the group's records, over a store of their own; see `store`. Raises Unavailable."""
         from rota.coordination.group_state import GroupState
 
-        with self.store() as store:
+        with self.store(is_guarded) as store:
             yield GroupState(store, group)

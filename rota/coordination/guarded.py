@@ -81,24 +81,29 @@ def guarded() -> Iterator[SessionLink | None]:
         return
     reading, writing = os.pipe()
     link = SessionLink(writing)
+    guard = _start_guard(reading)
+    os.close(reading)
     try:
-        guard = subprocess.Popen(
-            make_command("child", os.getpid(), reading),
-            pass_fds=[reading],
+        yield link
+    finally:
+        link.close()
+        if guard and not link.open:
+            guard.kill()  # it has nothing left to do
+            guard.wait()
+
+
+def _start_guard(pipe: int) -> "subprocess.Popen[bytes] | None":
+    """Return the guard of this process; None if the system starts no process now."""
+    with suppress(OSError):
+        return subprocess.Popen(
+            make_command("child", os.getpid(), pipe),
+            pass_fds=[pipe],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # it outlives a signal to the run's group
         )
-    finally:
-        os.close(reading)
-    try:
-        yield link
-    finally:
-        link.close()
-        if not link.open:
-            guard.kill()  # it has nothing left to do
-            guard.wait()
+    return None
 
 
 def make_command(role: str, pid: int, pipe: int) -> list[str]:
