@@ -8,7 +8,7 @@ entry in the log beside its Parquet. Spark reads a file at once, also one that i
 into place. With `settle=0` rota asks the same of its users. By itself it rests a file for 2 s before it reads it.
 
 rota       the whole stack of `rota up`, two workers with a Spark each; a kill is -9 to the worker in the middle of a batch,
-           with a session of 4 s; the other worker goes on.
+           with the default session of 10 s; the other worker goes on.
 streaming  one process, killed with -9 in the middle of a batch and started again at once, without a supervisor's pause.
 
 A file that is not committed in the end is an error.
