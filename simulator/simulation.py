@@ -23,6 +23,7 @@ from simulator.timeline import Life
 from simulator.world import Happening, World
 
 ROWS = 1_000.0  # rows a second for each unit of load
+SUPERVISED = 0.03  # seconds from the death of an agent to the end of its session, by its supervisor
 MAX_BATCH = 30.0  # seconds of a partition's rows that one batch may take
 
 
@@ -256,6 +257,12 @@ class Simulation(Stage):
         for run in self.runs:
             if run.worker == h.target and run.process.alive:
                 self.kill(run.process, run.store)
+
+    def _kill_now(self, h: Happening) -> None:
+        """Kill the agent; its supervisor ends the session at once. A run is another process and continues as a zombie."""
+        for worker in self.alive(h.target):
+            self.truth.dead |= {worker.incarnation} if worker.incarnation else set()
+            self.kill(worker.process, worker.store, SUPERVISED)
 
     def _freeze_now(self, h: Happening) -> None:
         """Freeze the agent. A run is another process and continues."""

@@ -7,7 +7,20 @@ from typing import Literal
 from rota.core import Partition, Policy, Worker
 
 What = Literal[
-    "join", "crash", "restart", "leave", "freeze", "cut", "drain", "undrain", "cordon", "cap", "load", "lag", "die"
+    "join",
+    "crash",
+    "kill",
+    "restart",
+    "leave",
+    "freeze",
+    "cut",
+    "drain",
+    "undrain",
+    "cordon",
+    "cap",
+    "load",
+    "lag",
+    "die",
 ]
 
 
@@ -15,7 +28,9 @@ What = Literal[
 class Happening:
     """At `at` seconds: `what` strikes `target` (a worker; a partition for `load`).
 
-    `value`: seconds for `freeze` (agent and session stand still, its runs go on) and `cut` (no network), partitions for
+    `crash` is the end of a host: agent and runs. `kill` is that of the agent alone, whose supervisor ends its session at
+    once. `value`: seconds for `freeze` (agent and session stand still, its runs go on) and `cut` (no network), partitions
+    for
     `cap` (negative: none), a factor for `load` and for `lag` (of every latency of that worker), the writes that the
     controller still does for `die`."""
 

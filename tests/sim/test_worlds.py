@@ -12,7 +12,7 @@ from rota.errors import ConfigError
 from simulator.checker import Checker
 from simulator.simulation import Result, Simulation
 from simulator.truth import Changes
-from simulator.world import Happening
+from simulator.world import Happening, What
 from simulator.worlds import WORLDS, world
 from tests.sim.small_worlds import smaller
 
@@ -57,10 +57,10 @@ def test_nothing_moves_where_nothing_changes_however_late_every_answer_is() -> N
 
 
 @pytest.mark.fast
-@pytest.mark.parametrize("dead", ["w02", "w05"])
-def test_one_crash_moves_only_what_the_dead_worker_owned(dead: str) -> None:
+@pytest.mark.parametrize(("dead", "what"), [("w02", "crash"), ("w05", "crash"), ("w02", "kill")])
+def test_one_crash_moves_only_what_the_dead_worker_owned(dead: str, what: What) -> None:
     """48 partitions over five workers: three hold ten, two hold nine. What moves is what the dead one held, no more."""
-    simulation = Simulation(replace(world("crash"), happenings=(Happening(120, "crash", dead),)))
+    simulation = Simulation(replace(world("crash"), happenings=(Happening(120, what, dead),)))
     result = simulation.run()
     first, second = simulation.reader.epochs()
     held = {m.partition for m in first.moves if m.to_worker == dead}
