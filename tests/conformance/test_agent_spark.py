@@ -123,7 +123,7 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
     with connect(zookeeper.hosts) as store:
         tree = GroupState(store, group)
         tree.found()
-        membership.join(tree, "w0", Live())  # the others warm their Sparks: they are not the first
+        former = membership.join(tree, "w0", Live())  # the others warm their Sparks: they are not the first
         first, deaf = (
             start(
                 name, *OWN, *QUICK, silence, program=PATIENT, max_shutdown=6
@@ -132,6 +132,8 @@ def test_a_worker_owns_its_spark(start: Start, zookeeper: EmbeddedZooKeeper, gro
         )
         life = Life(tree, first, deaf)
         see_it_advertised_once_it_is_ready(life)
+        wait_until(lambda: endpoint(tree, "w2"))
+        membership.leave(tree, former)
         see_a_slot_come_back_whatever_held_it(life, tmp_path)
         see_one_that_hangs_be_replaced(life, tmp_path)
         see_one_that_is_killed_start_again(life)
