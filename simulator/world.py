@@ -29,9 +29,8 @@ class Happening:
     """At `at` seconds: `what` strikes `target` (a worker; a partition for `load`).
 
     `crash` is the end of a host: agent and runs. `kill` is that of the agent alone, whose supervisor ends its session at
-    once. `value`: seconds for `freeze` (agent and session stand still, its runs go on) and `cut` (no network), partitions
-    for
-    `cap` (negative: none), a factor for `load` and for `lag` (of every latency of that worker), the writes that the
+    once. `value`: seconds for `freeze` (agent and session make no progress, its runs do) and `cut` (no network), partitions
+    for `cap` (negative: none), a factor for `load` and for `lag` (of every latency of that worker), the writes that the
     controller still does for `die`."""
 
     at: float

@@ -49,3 +49,14 @@ def test_a_server_is_able_once_its_first_jobs_are_done(
         assert server.explain_unable() == "its first job is not done"
     finally:
         server.stop()
+
+
+def test_a_local_server_that_does_not_warm_is_able_at_once(tmp_path: Path) -> None:
+    """That of a group's first worker: no other worker would consume its partitions meanwhile."""
+    server = SparkServer("cold", SparkSettings("local[1]"), tmp_path / "spark")
+    assert server.explain_unable() == "its first job is not done"
+    server.stop()
+    server = SparkServer("cold", SparkSettings("local[1]"), tmp_path / "spark")
+    server.warms = False
+    assert server.explain_unable() == ""
+    server.stop()

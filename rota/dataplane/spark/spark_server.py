@@ -195,15 +195,15 @@ class SparkServer:
         """Return why this Spark can do no work now; empty if it can. Call it regularly on a server that is `ready`.
 
         It can once it was warmed (see `trial`), if an executor is connected; with a master `local[..]` the server itself
-        works. It is warmed once in the life of this object. Jobs that fail are repeated after `AGAIN` seconds.
+        works. It is warmed once in the life of this object, a local one only if it `warms`. Jobs that fail are repeated
+        after `AGAIN` seconds.
         """
         if (now := self._clock()) < self._look_at:
             return self._unable
-        if not self.warms and self._local():
-            self._warmed = True
-        if not self._warmed:
+        is_ready_cold = self._local() and not self.warms
+        if not (self._warmed or is_ready_cold):
             self._unable = self._warm(now)
-        if self._warmed:
+        if self._warmed or is_ready_cold:
             self._look_at = now + LOOK
             self._unable = "" if self._local() or self._count_executors() else self._explain_no_executor()
         return self._unable
