@@ -20,7 +20,7 @@ from typing import IO
 
 import psutil
 
-from tests.supervised import find_worker, strike_host
+from tests.processes import find_worker, strike_host
 from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]

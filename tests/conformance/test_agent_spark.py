@@ -35,6 +35,7 @@ from rota.pipeline import Pipeline
 from rota.registry import open_ports
 from rota.run.consume import CommittedBatch, Event, consume
 from tests.conformance.processes import Start, Worker
+from tests.processes import list_below
 from tests.waiting import LONG, wait_until
 
 JAVA = "spark.driver.extraJavaOptions"
@@ -99,8 +100,7 @@ def spark_of(worker: Worker) -> int:
 
 def find_python(spark: int) -> list[int]:
     """Spark's Python daemons: processes that fork those of the tasks."""
-    found = psutil.Process(spark).children(recursive=True)
-    return [one.pid for one in found if "rota.dataplane.spark.python_daemon" in one.cmdline()]
+    return [one.pid for one, command in list_below(spark).items() if "rota.dataplane.spark.python_daemon" in command]
 
 
 @dataclass

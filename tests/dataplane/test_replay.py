@@ -154,14 +154,14 @@ def test_a_live_batch_meanwhile_costs_no_second_plan(racing: Racing) -> None:
 
 
 def test_if_each_lost_race_were_planned_again_it_would_starve(racing: Racing) -> None:
-    racing.patch.setattr(replacing, "fits", lambda *_: False)
+    racing.patch.setattr(replacing, "is_valid", lambda *_: False)
     racing.patch.setattr(change, "TRIES", 5)
     with pytest.raises(EnvironmentFailed, match="not written in 5 tries"):
         racing.replay(live_batch, races=100)
 
 
 def test_without_looking_at_the_new_version_rows_are_doubled(racing: Racing) -> None:
-    racing.patch.setattr(replacing, "fits", lambda *_: True)
+    racing.patch.setattr(replacing, "is_valid", lambda *_: True)
     racing.replay(compaction)
     rows = [r for uri in DeltaTable(Path(racing.table.location)).file_uris() for r in pq.read_table(uri).to_pylist()]
     assert max(Counter((r["_partition"], r["_offset"]) for r in rows).values()) == 2

@@ -129,7 +129,7 @@ def test_what_looks_while_nothing_lands_asks_a_bounded_number_of_requests(
     reader, watcher = HealthReader(), WorkWatcher(one.tree, one.pipeline)
     looks: dict[str, Callable[[], object]] = {
         "check": lambda: reader.read(one.tree, [one.pipeline]),
-        "backlog": lambda: (watcher.look(), watcher.find_work()),
+        "backlog": lambda: (watcher.poll(), watcher.find_work()),
         "membership": lambda: open_source(one.pipeline).list_keys(),
     }
     costs = {name: [count_one(bucket_server, look) for _ in range(3)] for name, look in looks.items()}

@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_server import AGAIN, SparkServer, SparkSettings
 from rota.dataplane.spark.warming import warm
+from tests.processes import list_below
 from tests.waiting import wait_until
 
 
@@ -40,8 +40,8 @@ def test_a_server_is_able_once_its_first_jobs_are_done(
         why = wait_until(lambda: "warm" if not (said := server.explain_unable()) else said * ("failed" in said))
         if works:
             assert why == "warm"
-            python = [one.cmdline() for one in psutil.Process(server.pid).children(recursive=True)]
-            assert any({sys.executable, "rota.dataplane.spark.python_daemon"} <= set(one) for one in python)
+            started = list_below(server.pid).values()
+            assert any({sys.executable, "rota.dataplane.spark.python_daemon"} <= set(one) for one in started)
             return
         assert why.startswith("its first job failed: ")
         assert server.explain_unable() == why, "it is repeated later"

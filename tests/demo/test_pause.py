@@ -4,10 +4,9 @@ import os
 import signal
 from pathlib import Path
 
-import psutil
-
 from rota.local.child import Child
 from rota.local.dagster_services import CODE, SETTINGS, listens, make_commands
+from tests.processes import list_below
 from tests.waiting import wait_until
 
 DEFINITIONS = "import dagster as dg\ndefs = dg.Definitions()\n"
@@ -36,8 +35,8 @@ def test_a_pause_does_not_end_the_code_server_of_rota_up_and_would_by_dagsters_o
         for server in servers.values():
             server.process.send_signal(signal.SIGCONT)
         assert SILENCE not in (tmp_path / "rota" / "log").read_text()
-        below = psutil.Process(servers["rota"].process.pid).children(recursive=True)
-        (inner,) = [one.cmdline() for one in below if "grpc" in one.cmdline()]
+        below = list_below(servers["rota"].process.pid).values()
+        (inner,) = [command for command in below if "grpc" in command]
         assert inner[inner.index("--heartbeat-timeout") + 1] == SETTINGS[TTL]
     finally:
         for server in servers.values():

@@ -19,7 +19,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.store import Store
 from rota.dataplane.spark.spark_server import SparkServer
 from tests.face.dagster_dev import ROOT, DagsterDev
-from tests.supervised import strike_host
+from tests.processes import strike_host
 from tests.waiting import LONG, wait_until
 
 PIPELINE = """

@@ -1,5 +1,6 @@
 """A store that does not answer holds no report up: questions with a bound, and a real S3 server, frozen and killed."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -7,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 from rota.coordination.group_state import GroupState
@@ -17,6 +17,7 @@ from rota.face.health import HealthReader
 from rota.local.bucket import serve_buckets
 from rota.pipeline import Pipeline, delta, files
 from simulator.memory_store import MemoryServer
+from tests.processes import list_below
 from tests.waiting import LONG, wait_until
 
 
@@ -70,9 +71,7 @@ def test_a_frozen_store_and_a_dead_one_are_reported_and_the_others_are_read(
             return {one.name: one.fault or one.refusal for one in reader.read(tree, pipelines)[0].pipelines}
 
         reader.read(tree, pipelines)
-        (process,) = (
-            one for one in psutil.Process().children(recursive=True) if server.endpoint[-5:] in str(one.cmdline())
-        )
+        (process,) = (one for one, command in list_below(os.getpid()).items() if server.endpoint[-5:] in str(command))
         monkeypatch.setattr(health, "ANSWER", 2.0)
         process.send_signal(signal.SIGSTOP)
         assert "does not answer within 2 s" in find_faults()["cloud"]

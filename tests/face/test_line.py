@@ -7,18 +7,17 @@ group `day` go on: the groups share nothing but the line. Tests that stop a part
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
 from rota.coordination.records import WorkerOverrides
 from tests.demo.small_group import Run
 from tests.face.line import Line, find_newest
+from tests.processes import list_below
 from tests.waiting import wait_until
 
 A = {"x": [1, 2], "y": [3], "z": [4, 5, 6]}
@@ -52,11 +51,7 @@ def land(line: Line, pipeline: str, rows: dict[str, list[int]]) -> None:
 def list_commands(line: Line) -> list[str]:
     """Of each process that Dagster started and that still goes on."""
     assert line.dev.process is not None
-    found: list[str] = []
-    for one in psutil.Process(line.dev.process.pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):  # a run has just ended
-            found.append(" ".join(one.cmdline()))
-    return found
+    return [" ".join(command) for command in list_below(line.dev.process.pid).values()]
 
 
 def cancel_at_work(line: Line) -> None:

@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,7 +29,7 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.group.found import follow
 from rota.settings import Settings
 from tests.guarded import ROLES, Guarded, guard, password
-from tests.supervised import strike_host
+from tests.processes import list_below, strike_host
 from tests.waiting import wait_until
 
 names = Names()
@@ -161,11 +160,8 @@ def consume(tree: GroupState, catalog: object, instance: dg.DagsterInstance, fol
 
 def check_arguments(worker: "subprocess.Popen[bytes]") -> None:
     """What every user of the machine can read: the argument lists."""
-    family = [psutil.Process(worker.pid), *psutil.Process(worker.pid).children(recursive=True)]
-    words = ""
-    for one in family:
-        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):  # it has just ended
-            words += " ".join(one.cmdline())
+    family = [psutil.Process(worker.pid).cmdline(), *list_below(worker.pid).values()]
+    words = " ".join(" ".join(command) for command in family)
     assert "SparkConnectServer" in words
     assert not [mark for mark in MARKS.values() if mark in words]
 

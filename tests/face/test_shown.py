@@ -225,7 +225,7 @@ def test_what_cannot_be_read_after_the_epoch_fails_no_epoch(tmp_path: Path, monk
 
     class InMemory(ZooKeeperResource):
         @contextmanager
-        def tree(self, group: str) -> Iterator[GroupState]:
+        def tree(self, group: str, is_guarded: bool = False) -> Iterator[GroupState]:
             assert group == "g"
             yield tree
 

@@ -6,6 +6,7 @@ from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.ids import partition_id
 from tests.dataplane.world import BRIEF
 from tests.face.reload import DECLARED
+from tests.processes import list_below
 from tests.situations.of_pipelines import spoil
 from tests.situations.situation import Act, Situation
 from tests.situations.stage import Stage
@@ -132,10 +133,8 @@ def signal_spark(how: signal.Signals) -> Act:
 
 def kill_own_spark(stage: Stage, name: str) -> None:
     """That which the worker started itself."""
-    import psutil
-
-    children = psutil.Process(stage.workers[f"{name}-w"].pid).children(recursive=True)
-    next(one for one in children if "SparkConnectServer" in " ".join(one.cmdline())).kill()
+    below = list_below(stage.workers[f"{name}-w"].pid)
+    next(one for one, command in below.items() if "SparkConnectServer" in " ".join(command)).kill()
 
 
 def land(stage: Stage, name: str) -> None:

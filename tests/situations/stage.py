@@ -22,8 +22,8 @@ from rota.ids import partition_id
 from tests.dataplane.world import BRIEF
 from tests.face.dagster_dev import OWN, ROOT, DagsterDev
 from tests.face.line import PIPELINE, Line
+from tests.processes import list_below, strike_host
 from tests.situations.situation import Situation
-from tests.supervised import strike_host
 from tests.waiting import LONG, wait_until
 
 ALERTS = """
@@ -142,12 +142,8 @@ class Stage(Line):
     def find_parts(self, *words: str) -> list[psutil.Process]:
         """The processes of Dagster's whose command holds each of the words."""
         assert self.dev.process is not None
-        found = []
-        for one in psutil.Process(self.dev.process.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
-                if all(word in " ".join(one.cmdline()) for word in words):
-                    found.append(one)
-        return found
+        below = list_below(self.dev.process.pid)
+        return [one for one, command in below.items() if all(word in " ".join(command) for word in words)]
 
     def find_spark(self, server: SparkServer) -> psutil.Process:
         """The process of a Spark server of the stage."""

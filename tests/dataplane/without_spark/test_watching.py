@@ -76,7 +76,7 @@ def test_a_watcher_finds_the_work_that_a_first_observation_finds(world: World) -
 
     def check(what: str) -> None:
         for _ in range(2):
-            watcher.look()
+            watcher.poll()
             found = watcher.find_work()
             assert found == find_work(world.open(), world.pipeline, world.ports.source), what
             assert watcher.lives.keys() == {one.incarnation for one in world.tree.live()}, what
@@ -92,7 +92,7 @@ def test_without_the_stamp_a_watcher_would_launch_for_the_dead(world: World, mon
     monkeypatch.setattr(tree.store, "stamp", lambda: (0, 0))
 
     def check(what: str) -> None:
-        watcher.look()
+        watcher.poll()
         if watcher.find_work() != find_work(world.open(), world.pipeline, world.ports.source):
             wrong.append(what)
 
@@ -108,12 +108,12 @@ def test_a_watcher_asks_zookeeper_once_a_look_while_nothing_changes(
     tree = world.open()
     watcher, asked = WorkWatcher(tree, world.pipeline), count_requests(tree, monkeypatch)
     for _ in range(10):
-        watcher.look()
+        watcher.poll()
         assert not watcher.find_work()
     assert asked.pop("stamp") == 10
     assert asked.total() < 20, "of one look"
     world.rows("a", "0", 1)
-    watcher.look()
+    watcher.poll()
     assert watcher.find_work(), "the source is asked at each look"
 
 
@@ -124,7 +124,7 @@ def test_a_watcher_sees_the_group_that_a_first_observation_sees(world: World, mo
 
     def check(what: str) -> None:
         for _ in range(2):
-            found = watcher.look()
+            found = watcher.poll()
             assert found == follow(other.store, catalog, "default"), what
         said.add(found.reason)
 
@@ -148,7 +148,7 @@ def test_a_watcher_sees_the_group_that_a_first_observation_sees(world: World, mo
     check("it is back")
     asked = count_requests(tree, monkeypatch)
     for _ in range(10):
-        assert not watcher.look().needed
+        assert not watcher.poll().needed
     assert asked == {"stamp": 10}
     leave(other, incarnation)
     check("a worker left")

@@ -1,4 +1,4 @@
-"""A worker as processes: the supervisor that a test started, the worker proper below it, and what that one started."""
+"""The processes below one that a test started, such as those of a worker: its supervisor, the worker proper, its Spark."""
 
 import os
 import signal
@@ -7,6 +7,15 @@ from contextlib import suppress
 import psutil
 
 from rota.coordination import session_guard
+
+
+def list_below(pid: int) -> dict[psutil.Process, list[str]]:
+    """Return the command line of each process below this one, without those that have ended meanwhile."""
+    found: dict[psutil.Process, list[str]] = {}
+    for one in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # a ZombieProcess is one, too
+            found[one] = one.cmdline()
+    return found
 
 
 def find_worker(pid: int) -> int:
