@@ -59,9 +59,10 @@ class RunOutput:
         self.seen = provenance.read_lineage_tags(self.context.instance, assignment)
 
     def choose_keys(self, partitions: Sequence[str], incarnation: str) -> tuple[str, ...]:
-        """The partitions of this run: those in its config, else those selected on the page, else all there are."""
+        """The partitions of this run: those in its config, else those selected on the page, else all there are. A run for
+        an incarnation that owns nothing yet has none."""
         self.is_asked = not incarnation
-        if partitions:
+        if partitions or incarnation:
             for partition in partitions:
                 self.pipeline.key(partition)  # raises where it is another pipeline's
             self.announce(partitions)

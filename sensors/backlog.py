@@ -13,7 +13,7 @@ from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.dagster.sensors import runs
 from rota.dagster.sensors.polling import PAUSE, count_places, poll
 from rota.held import Held
-from rota.ids import WORKER_TAG
+from rota.ids import WORKER_TAG, worker_of
 from rota.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -84,10 +84,11 @@ class Polls:
         live = self.watcher.lives.keys()
         if live != self.live or live <= self.busy:
             return live != self.live  # a run polls for its own incarnation, twice a second
-        return any(one.incarnation not in self.busy for one in self.watcher.find_work())
+        return any(one.incarnation not in self.busy for one in (*self.watcher.find_work(), *self._find_awaited()))
 
     def _find_launches(self) -> Iterator[dg.RunRequest]:
-        """Yield a run for each live incarnation with lag and without a run. Cancel the runs of lost incarnations.
+        """Yield a run for each live incarnation with lag, or that awaits its first run, and without a run. Cancel the runs
+        of lost incarnations.
 
         A run has no run_key: Dagster never launches a key again, even if its run failed.
         """
@@ -103,9 +104,17 @@ class Polls:
         self.busy = self.live.intersection(run.tags.get(INCARNATION, "") for run in open_runs)
         if self.live <= self.busy:
             return
-        for work in self.watcher.find_work():
+        for work in (*self.watcher.find_work(), *self._find_awaited()):
             if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
                 yield make_run_request(self.pipeline, self.names, work, self.tree.head().record.epoch)
+
+    def _find_awaited(self) -> "Iterator[Work]":
+        """Yield a run without partitions for each incarnation that awaits its first run, while runs of others consume."""
+        from rota.run.work import Work
+
+        for incarnation, live in self.watcher.lives.items() if self.busy else ():
+            if live is not None and live.awaits_run:
+                yield Work(incarnation, worker_of(incarnation), {})
 
 
 def make_run_request(pipeline: Pipeline, names: Names, work: "Work", epoch: int) -> dg.RunRequest:

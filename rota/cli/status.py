@@ -190,9 +190,10 @@ def _is_of(need: Mapping[str, Any], pipeline: str | None, worker: str | None, sh
 
 
 def _describe_state(worker: "Worker", record: "records.Live | None") -> str:
-    if record is not None and (record.leaving or record.unable):
-        return "leaving" if record.leaving else "unable"
-    return worker.state
+    if record is None:
+        return worker.state
+    states = {"leaving": record.leaving, "unable": bool(record.unable), "starting": record.awaits_run}
+    return next((state for state, is_so in states.items() if is_so), worker.state)
 
 
 def draw_fitting(now: Mapping[str, Any], height: int | None = None) -> RenderableType:

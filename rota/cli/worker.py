@@ -105,6 +105,7 @@ def command(
             host=socket.gethostname(),
             machine=name_machine(),
             pid=os.getpid(),
+            awaits_run=max_partitions != 0,
         )
     except ValidationError as error:
         first = error.errors()[0]

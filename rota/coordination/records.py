@@ -101,8 +101,8 @@ class Live(Record):
     """One incarnation as it announces itself.
 
     `endpoint` None: its runs use a local Spark session. `protocol` is the group's protocol when it joined; it keeps
-    that one. `unable`: why it cannot work now, so that it owns nothing; empty if it can. `machine`: the machine of its
-    `pid`.
+    that one. `unable`: why it cannot work now, so that it owns nothing; empty if it can. `awaits_run`: its first run is
+    not ready, so it owns nothing yet. `machine`: the machine of its `pid`.
     """
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
@@ -114,9 +114,15 @@ class Live(Record):
     protocol: Id = "assigned"
     leaving: bool = False
     unable: Text = ""
+    awaits_run: bool = False
     host: Annotated[str, Field(max_length=256)] = ""
     machine: Annotated[str, Field(max_length=256)] = ""
     pid: Whole = 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the worker can own partitions now."""
+        return not self.unable and not self.awaits_run
 
 
 class Partitions(Record):

@@ -148,7 +148,7 @@ def merge_worker(view: LiveView, overrides: WorkerOverrides, *, doubtful: bool) 
         labels={**live.labels, **overrides.labels},
         state=state,
         usage=dict(live.usage) if live.usage else None,
-        max_partitions=0 if live.unable else cap,
+        max_partitions=cap if live.has_room else 0,
     )
 
 

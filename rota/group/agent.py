@@ -44,6 +44,7 @@ from rota.core.reconcile import (
 )
 from rota.errors import Conflict, NoGroup, OwnershipError, Unavailable, Undecodable, Unknown
 from rota.group.chooser import REREAD_AFTER, Chooser
+from rota.group.first_run import FirstRun
 from rota.ids import is_incarnation, worker_of
 
 SURELY_ALIVE = 0.6  # fraction of the session timeout after which an observation is too old to act upon
@@ -82,10 +83,12 @@ class Agent:
     ) -> None:
         self.tree, self.store, self.paths = tree, tree.store, tree.paths
         self.worker, self.live, self.say, self.clock = worker, live, say, clock
+        self._wants_run = live.awaits_run  # whether each join waits for the first run, if there is reason to
         self.patience = SURELY_ALIVE * session_timeout
         self.state = State(worker, max_shutdown)
         self.done: Exit | None = None
         self._machine = machine
+        self._first_run = FirstRun(tree, clock)
         self.chooser = Chooser(tree, worker, say, clock, draw, ordinal=ordinal, replicas=replicas)
         self._session = 0
         self._assign_version: int | None = None  # of the target last read; a claim checks this version
@@ -156,7 +159,8 @@ class Agent:
         """Whether a change is in progress, so that the next observation should come soon."""
         state = self.state
         eager = self._pending or self.chooser.eager
-        return bool(state.waiting or state.draining or self._unread) or state.leaving is not None or eager
+        moves = bool(state.waiting or state.draining or self._unread)
+        return moves or state.leaving is not None or eager or self.live.awaits_run
 
     def find_pause(self, soon: float, later: float) -> float:
         """Return the seconds to wait until the next round."""
@@ -180,7 +184,8 @@ class Agent:
         if why := self.chooser.join(meta := self.tree.meta()):
             self._idles("refused", {"reason": why}, about=meta.protocol)
             return
-        self.live = self.live.model_copy(update={"protocol": meta.protocol})
+        awaits = self._wants_run and self._first_run.begin()
+        self.live = self.live.model_copy(update={"protocol": meta.protocol, "awaits_run": awaits})
         incarnation = membership.join(self.tree, self.worker, self.live)
         self._silent, self._idle = False, ""
         self._session, self._read, self._settled = session, {}, set()
@@ -212,6 +217,11 @@ class Agent:
         self._silent = True
 
     def _round(self) -> Generator[None, None, None]:
+        if self.live.awaits_run and (why := (yield from self._first_run.explain_end(self._incarnation))):
+            if not self.publish(awaits_run=False):
+                self.live = self.live.model_copy(update={"awaits_run": True})  # the next round publishes it
+            else:
+                self.say("able", reason=why)
         yield from self.chooser.choose(self.state, self._there, frozenset(self._settled))
         seen = yield from self.observe()
         if self.store.session != self._session:
@@ -230,7 +240,7 @@ class Agent:
     def observe(self) -> Generator[None, None, Observed]:
         """Return one observation, read in the order of the machine's laws: target, own records, live nodes, runs."""
         began = self.clock()
-        cap = 0 if self.live.unable else overrides.cap(self.tree, self.worker, self.live.max_partitions)
+        cap = overrides.cap(self.tree, self.worker, self.live.max_partitions) if self.live.has_room else 0
         seen = self._target()
         target = seen.partitions if seen is not None else None
         epoch, previous = (seen.epoch, seen.previous) if seen is not None else (None, None)

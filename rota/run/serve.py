@@ -8,8 +8,9 @@ Laws:
    seconds are over, when its worker leaves or is gone, when `find_reason` returns a reason, or when all its partitions
    are parked. If it parked a partition for the first time, it ends once it has served `linger` seconds: Dagster shows a
    partition as failed only after the run has ended.
-3. A poll returns only partitions that the run's worker may work on at that moment. `consume` checks them again.
-4. Polling takes at most a quarter of the time. A pause ends early if files settle during it: the next poll finds them.
+3. A run without partitions opens Spark and the table first, and then shows the worker that it is ready.
+4. A poll returns only partitions that the run's worker may work on at that moment. `consume` checks them again.
+5. Polling takes at most a quarter of the time. A pause ends early if files settle during it: the next poll finds them.
    Time that a caller spends on reporting a commit counts as pause.
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rota.coordination.group_state import GroupState
+from rota.coordination.membership import register_run
 from rota.coordination.records import Live
 from rota.dataplane.ports import Ports
 from rota.ids import worker_of
@@ -62,7 +64,7 @@ def serve(
     wait: Callable[[float], None] = time.sleep,
     find_reason: Callable[[], str] = str,
 ) -> Iterator[Event | Rest | RunEnd]:
-    """Consume `partitions`, then what each poll finds.
+    """Consume `partitions`, then what each poll finds. Without partitions, prepare for those that the worker will own.
 
     Args:
         limits: how long the run serves.
@@ -80,6 +82,8 @@ def serve(
     ready: list[float] = []  # when files that the last poll found too new are ready
     parked = newly = committed = False
     watcher = WorkWatcher(tree, pipeline, ports.source, incarnation)
+    if not work:
+        stand_by(tree, incarnation, run_id, ports)
     while True:
         if work:
             left = max(0.0, began + limits.max_run - ports.clock())
@@ -110,6 +114,17 @@ def serve(
         least = 3 * (since - looked)
         ready = [since + one for one in watcher.seen.ready_in]
         pause = max(POLL_INTERVAL, min(longest, (looked - came) * POLL_DECAY), least)
+
+
+def stand_by(tree: GroupState, incarnation: str, run_id: str, ports: Ports) -> None:
+    """Open what the first batch needs, then create the run's node without partitions: the worker takes its first
+    partitions when it sees the node. Raises EnvironmentFailed, Unavailable.
+    """
+    endpoint = next((one.record.endpoint for one in tree.live() if one.incarnation == incarnation and one.record), None)
+    for _ in ports.job.run((), endpoint=endpoint, run_id=run_id, schema=None):
+        raise AssertionError("a job without ranges writes nothing")
+    ports.main.open()
+    register_run(tree, run_id, incarnation, ())
 
 
 def _shorten(end: float, ready: Iterable[float]) -> float:

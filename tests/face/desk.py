@@ -63,9 +63,9 @@ class Desk:
             (self.folder / pipeline / key).mkdir(parents=True, exist_ok=True)
             (self.folder / pipeline / key / f"{uuid.uuid4().hex}.json").write_text(json.dumps({"n": 1}) + "\n")
 
-    def join(self, worker: str) -> str:
+    def join(self, worker: str, **announced: bool) -> str:
         self.stores.append(connect(self.hosts, SESSION))
-        return join(GroupState(self.stores[-1], self.group), worker, Live())
+        return join(GroupState(self.stores[-1], self.group), worker, Live(**announced))
 
     def start(self, worker: str) -> None:
         """An agent of the worker takes what its group's protocol gives it."""

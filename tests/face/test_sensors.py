@@ -194,6 +194,22 @@ def test_one_run_for_each_worker_with_lag_and_none_beside_an_unfinished_one(desk
     assert isinstance(desk.tick("q__backlog"), dg.SkipReason)  # nothing landed there
 
 
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_worker_that_awaits_its_first_run_gets_one_without_partitions_while_others_consume(
+    desk: Desk, busy: bool
+) -> None:
+    incarnations = ready(desk)
+    for one in incarnations.values() if busy else ():
+        desk.run("p__consume", Status.STARTED, **{INCARNATION: one})
+    newcomer = desk.join("w3", awaits_run=True)
+    asked = desk.tick("p__backlog")
+    launched = asked.run_requests if isinstance(asked, dg.SensorResult) else []
+    configs = [r.run_config["ops"]["p__batch"]["config"] for r in launched]
+    awaited = [c["partitions"] for c in configs if c["incarnation"] == newcomer]
+    assert awaited == ([[]] if busy else [])
+    assert isinstance(desk.tick("q__backlog"), dg.SkipReason), "no run consumes there"
+
+
 def test_an_idle_pipeline_asks_dagster_once_a_tick_and_one_with_runs_now_and_then(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

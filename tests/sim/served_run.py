@@ -1,6 +1,6 @@
 """A group of two workers in memory, and a run that serves one of them; time passes where the run waits or works."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.coordination.group_state import GroupState
@@ -83,14 +83,18 @@ class ServedRun:
         return landed
 
     def serve(
-        self, limits: RunLimits, find_reason: Callable[[], str] = str, pipeline: Pipeline = PIPELINE
+        self,
+        limits: RunLimits,
+        find_reason: Callable[[], str] = str,
+        pipeline: Pipeline = PIPELINE,
+        partitions: Sequence[str] = ("s:0",),
     ) -> list[tuple[float, Event | Rest | RunEnd]]:
-        """What a run of w1 that was launched for s:0 yields, each with its time."""
+        """What a run of w1 that was launched for these partitions yields, each with its time."""
         served = serve(
             self.tree,
             pipeline,
             self.w1,
-            ("s:0",),
+            partitions,
             "r1",
             self.ports,
             limits,
@@ -100,6 +104,6 @@ class ServedRun:
         seen = []
         for event in served:
             if isinstance(event, Rest | RunEnd):
-                assert not self.tree.runs(), "between two batches no hand-over waits for it"
+                assert not [one for one in self.tree.runs() if one.partitions], "between two batches no hand-over waits for it"
             seen.append((self.now, event))
         return seen

@@ -1,7 +1,9 @@
 """A run that serves its worker, in virtual time: each batch is a batch, and every reason to end ends it between two."""
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,8 @@ from hypothesis import strategies as st
 
 from rota.coordination.membership import announce, end_run, leave, register_run
 from rota.coordination.records import Live
-from rota.dataplane.ports import ENDS, Observation, Query
+from rota.dataplane.ports import ENDS, FailedPartition, Job, Observation, Query, WrittenFiles
+from rota.ledger.values import Ranges
 from rota.pipeline import files
 from rota.run.answer import answer
 from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
@@ -17,6 +20,19 @@ from rota.run.serve import Rest, RunEnd, RunLimits
 from simulator.job import TimedJob
 from simulator.source import MemorySource
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
+
+
+@dataclass
+class OpenedJob:
+    """A job that reports when it is run."""
+
+    job: Job
+    opened: Callable[[], None]
+
+    def run(self, jobs: Sequence[Ranges], **more: Any) -> Iterator[WrittenFiles | FailedPartition]:
+        """See `Job.run`."""
+        self.opened()
+        return self.job.run(jobs, **more)
 
 
 def list_commits(seen: list[tuple[float, Event | Rest | RunEnd]]) -> list[tuple[str, int, int]]:
@@ -35,6 +51,24 @@ def test_what_comes_is_consumed_at_the_next_look_and_the_run_ends_when_nothing_c
     last = max(at for at, e in seen if isinstance(e, CommittedBatch))
     assert 10.0 <= seen[-1][0] - last < 11.0
     assert all(e.run_id == "r1" for _, e in seen if isinstance(e, CommittedBatch))
+
+
+def test_a_run_without_partitions_shows_that_it_is_ready_and_consumes_what_its_worker_is_given() -> None:
+    world = ServedRun()
+    world.give({"w1": (), "w2": PARTITIONS})
+    opened, seen_at = list[float](), list[tuple[str, ...]]()
+    job = world.ports.job
+    world.ports = replace(world.ports, job=OpenedJob(job, lambda: opened.append(world.now)))
+    world.script = {
+        1.0: lambda: seen_at.extend(one.partitions for one in world.tree.runs({world.w1})),
+        2.0: lambda: world.give({"w1": ("s:1",), "w2": ("s:0", "s:2")}),
+        3.0: world.land("s:1"),
+        4.0: world.land("s:0"),
+    }
+    seen = world.serve(RunLimits(10.0, 300.0), partitions=())
+    assert opened[0] == 0.0, "Spark is opened before the worker owns anything"
+    assert seen_at == [()], "and its worker sees its node"
+    assert list_commits(seen) == [("s:1", 0, 1)]
 
 
 def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,129 @@
+"""A worker that joins beside others awaits its first run, and owns nothing until the run is ready."""
+
+import math
+
+import pytest
+
+from rota.coordination import membership
+from rota.coordination.group_state import GroupState
+from rota.coordination.records import Live
+from rota.coordination.snapshot import read_snapshot
+from rota.group import first_run
+from rota.group.agent import Agent
+from rota.group.rebalance import rebalance
+from tests.conformance.worlds import World
+
+PARTITIONS = ("p:a", "p:b", "p:c", "p:d")
+
+
+class Newcomer:
+    """w1 owns all partitions of the group, and a run of it lives if it is `served`. w2 has joined."""
+
+    def __init__(self, world: World, group: str, served: bool = True, wants: bool = True) -> None:
+        self.now, self.said = 0.0, list[str]()
+        self.tree = GroupState(world.connect(), group)
+        self.tree.found()
+        self.tree.grow("p", ("a", "b", "c", "d"))
+        self.w1 = self.start(GroupState(world.connect(), group), "w1")
+        self.cycle(self.w1)
+        rebalance(self.tree, "r1")
+        self.cycle(self.w1)
+        if served:
+            membership.create_liveness_node(self.tree, "r1")
+        self.other = GroupState(world.connect(), group)
+        self.w2 = self.start(self.other, "w2", awaits_run=wants)
+        self.cycle(self.w2)
+
+    def start(self, tree: GroupState, worker: str, **more: bool) -> Agent:
+        return Agent(
+            tree, worker, Live(**more), lambda word, /, **facts: self.said.append(f"{worker} {word} {facts.get('reason')}"),
+            max_shutdown=60, session_timeout=10, clock=lambda: self.now,
+        )  # fmt: skip
+
+    def cycle(self, *agents: Agent) -> None:
+        for agent in agents:
+            for _ in agent.cycle():
+                pass
+
+    def balance(self) -> tuple[int, int]:
+        """Rebalance, let both agents follow, and return how many partitions each worker owns."""
+        rebalance(self.tree, "r2")
+        for _ in range(3):
+            self.cycle(self.w1, self.w2)
+        owners = [own.incarnation for own in self.tree.owned(PARTITIONS).values()]
+        return owners.count(self.w1.state.incarnation or ""), owners.count(self.w2.state.incarnation or "")
+
+    def has_room(self) -> bool:
+        """Whether the planner has room for partitions on w2."""
+        (worker,) = (one for one in read_snapshot(self.tree).basis.workers if one.id == "w2")
+        return worker.max_partitions != 0
+
+
+def test_the_former_owner_keeps_its_partitions_until_the_first_run_is_ready(world: World, group: str) -> None:
+    here = Newcomer(world, group)
+    assert here.balance() == (4, 0)
+    assert not here.has_room()
+    membership.register_run(here.tree, "r9", here.w1.state.incarnation or "", ())
+    assert here.balance() == (4, 0), "a run of another worker"
+    membership.register_run(here.other, "r2", here.w2.state.incarnation or "", ())
+    here.cycle(here.w2)
+    assert "w2 able its first run is ready" in here.said
+    assert here.balance() == (2, 2)
+    assert any("w2 has its first run" in epoch.sentence for epoch in here.tree.epochs())
+
+
+@pytest.mark.parametrize(("longest", "owned"), [(first_run.LONGEST, (2, 2)), (math.inf, (4, 0))], ids=["", "ablation"])
+def test_without_a_run_it_waits_no_longer_than_the_limit(
+    world: World, group: str, monkeypatch: pytest.MonkeyPatch, longest: float, owned: tuple[int, int]
+) -> None:
+    """Ablation: without the limit, a worker whose pipelines are switched off never gets a partition."""
+    monkeypatch.setattr(first_run, "LONGEST", longest)
+    here = Newcomer(world, group)
+    here.now += first_run.LONGEST - 1 if longest < math.inf else 1.0
+    assert here.balance() == (4, 0)
+    here.now += 1.0
+    here.cycle(here.w2)
+    assert here.balance() == owned
+
+
+@pytest.mark.parametrize(("served", "wants"), [(False, True), (True, False)])
+def test_it_waits_only_if_runs_consume_and_it_was_started_so(
+    world: World, group: str, served: bool, wants: bool
+) -> None:
+    assert Newcomer(world, group, served, wants).balance() == (2, 2)
+
+
+@pytest.mark.parametrize("last", ["leaves", "is gone", "is unable"])
+def test_partitions_without_another_owner_do_not_wait(world: World, group: str, last: str) -> None:
+    here = Newcomer(world, group)
+    assert here.w1.state.incarnation is not None
+    if last == "leaves":
+        here.w1.leave()
+    elif last == "is gone":
+        membership.leave(here.tree, here.w1.state.incarnation)
+    else:
+        here.w1.publish(unable="no executor")
+    here.cycle(here.w2)
+    assert "w2 able no other worker has room" in here.said
+    assert here.has_room()
+
+
+def test_a_lost_announcement_is_repeated(world: World, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Newcomer(world, group)
+    membership.register_run(here.other, "r2", here.w2.state.incarnation or "", ())
+    with monkeypatch.context() as patched:
+        patched.setattr(here.w2, "publish", lambda **_: False)
+        here.cycle(here.w2)
+    assert not here.has_room()
+    here.cycle(here.w2)
+    assert here.has_room()
+
+
+def test_an_incarnation_that_joins_again_awaits_a_run_of_its_own(world: World, group: str) -> None:
+    here = Newcomer(world, group)
+    membership.register_run(here.tree, "r2", here.w2.state.incarnation or "", ())
+    here.cycle(here.w2)
+    assert here.has_room()
+    world.expire(here.other.store)
+    here.cycle(here.w2, here.w2, here.w2)
+    assert not here.has_room()
