@@ -15,7 +15,7 @@ from rota.dagster.assets.names import Names
 from rota.dagster.resources.spark import SparkResource
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import ConfigError, mask
-from rota.ids import dagster_name
+from rota.ids import dagster_name, worker_of
 from rota.pipeline import Pipeline
 from rota.settings import expand
 
@@ -134,6 +134,7 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
     def consume(
         context: dg.AssetExecutionContext, config: Batch, rota_zookeeper: ZooKeeperResource, rota_spark: SparkResource
     ) -> Iterator[object]:
+        from rota.coordination.change_signal import ChangeSignal
         from rota.dagster.assets.ending import make_ending
         from rota.registry import open_ports
         from rota.run.answer import answer
@@ -163,6 +164,7 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
             elif one := config.incarnation:
                 limits = RunLimits(settings.linger.total_seconds(), settings.max_run.total_seconds())
                 session, run_id = tree.store.session, context.run.run_id
+                changed, target = ChangeSignal(), tree.paths.assign(worker_of(one))
                 ending = make_ending(
                     context.instance,
                     run_id,
@@ -171,7 +173,18 @@ def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinitio
                     ports.clock,
                     lambda: tree.store.session == session,
                 )
-                served = serve(tree, pipeline, one, mine, run_id, ports, limits, find_reason=ending)
+                served = serve(
+                    tree,
+                    pipeline,
+                    one,
+                    mine,
+                    run_id,
+                    ports,
+                    limits,
+                    wait=changed.wait,
+                    listen=lambda: changed.listen(tree.store, target),
+                    find_reason=ending,
+                )
                 yield from output.show_work(((one, event) for event in served), ports, report)
                 yield from output.settle_idle()
             else:

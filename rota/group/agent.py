@@ -53,6 +53,8 @@ MAX_RECORDS_OBSERVED = (
     5_000  # the most own records that one observation reads; with more, it would be too old to act upon
 )
 SHORTEST = 0.02  # seconds between two rounds
+PUBLISHING = 1.0  # seconds in which a publication that began is expected to end
+BRIEF = 0.05  # seconds between two rounds meanwhile
 
 Facts = dict[str, object]
 
@@ -92,7 +94,7 @@ class Agent:
         self.chooser = Chooser(tree, worker, say, clock, draw, ordinal=ordinal, replicas=replicas)
         self._session = 0
         self._assign_version: int | None = None  # of the target last read; a claim checks this version
-        self._pending = False  # a slot has an epoch that the head has not reached
+        self._pending_since: float | None = None  # since when a slot has an epoch that the head has not reached
         self._read: dict[str, float] = {}  # own record -> when it was last read
         self._settled: set[str] = set()  # own records that matched the target when last read
         self._unread: frozenset[str] = frozenset()  # records that did not fit into the last observation
@@ -158,13 +160,15 @@ class Agent:
     def unsettled(self) -> bool:
         """Whether a change is in progress, so that the next observation should come soon."""
         state = self.state
-        eager = self._pending or self.chooser.eager
+        eager = self._pending_since is not None or self.chooser.eager
         moves = bool(state.waiting or state.draining or self._unread)
         return moves or state.leaving is not None or eager or self.live.awaits_run
 
     def find_pause(self, soon: float, later: float) -> float:
         """Return the seconds to wait until the next round."""
         pause = soon if self.unsettled or self.state.incarnation is None else later
+        if self._pending_since is not None and self.clock() - self._pending_since < PUBLISHING:
+            pause = BRIEF  # the controller is about to move the head
         due = self.chooser.due
         return pause if due is None else max(SHORTEST, min(pause, due - self.clock()))
 
@@ -267,7 +271,9 @@ class Agent:
         except Undecodable:
             return None  # `tree.unreadable` has it, and `_report` logs it
         self._assign_version = target.version if target is not None else None
-        self._pending = target is not None and target.previous is not None and target.previous > target.epoch
+        pending = target is not None and target.previous is not None and target.previous > target.epoch
+        since = self.clock() if self._pending_since is None else self._pending_since
+        self._pending_since = since if pending else None
         return target
 
     def _own(self, target: frozenset[str] | None) -> dict[str, Owner]:

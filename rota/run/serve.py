@@ -11,6 +11,7 @@ Laws:
 3. A run without partitions opens Spark and the table first, and then shows the worker that it is ready.
 4. A poll returns only partitions that the run's worker may work on at that moment. `consume` checks them again.
 5. Polling takes at most a quarter of the time. A pause ends early if files settle during it: the next poll finds them.
+   While the worker takes over partitions, pauses are shorter, unless polls cost money.
    Time that a caller spends on reporting a commit counts as pause.
 """
 
@@ -29,6 +30,8 @@ from rota.run.consume import CommittedBatch, Event, ParkedPartition, consume
 from rota.run.work import WorkWatcher
 
 POLL_INTERVAL = 0.5  # seconds from a poll, or from the commit that follows it, to the next poll
+HANDOVER = 3.0  # seconds in which a partition that the target gives the worker is expected to be free
+HANDOVER_INTERVAL = 0.1  # seconds between two polls meanwhile
 POLL_DECAY = 1 / 8  # pause / idle time if polls cost money; the pause is at most the source's interval
 
 
@@ -62,6 +65,7 @@ def serve(
     limits: RunLimits,
     *,
     wait: Callable[[float], None] = time.sleep,
+    listen: Callable[[], None] = lambda: None,
     find_reason: Callable[[], str] = str,
 ) -> Iterator[Event | Rest | RunEnd]:
     """Consume `partitions`, then what each poll finds. Without partitions, prepare for those that the worker will own.
@@ -69,6 +73,7 @@ def serve(
     Args:
         limits: how long the run serves.
         wait: lets seconds pass.
+        listen: lets the next `wait` end early if the target of the worker changes.
         find_reason: returns a reason to end the run; empty if there is none.
 
     Yields:
@@ -82,6 +87,7 @@ def serve(
     ready: list[float] = []  # when files that the last poll found too new are ready
     parked = newly = committed = False
     watcher = WorkWatcher(tree, pipeline, ports.source, incarnation)
+    awaited: float | None = None  # since when the target names partitions that the worker does not own yet
     if not work:
         stand_by(tree, incarnation, run_id, ports)
     while True:
@@ -101,6 +107,7 @@ def serve(
         now = ports.clock()
         wait(max(0.0, since + least - now, _shorten(since + pause, ready) - now))
         looked = ports.clock()
+        listen()
         watcher.poll()
         found = watcher.find_work()
         if reason := find_reason() or _find_leave(watcher.lives.get(incarnation), incarnation):
@@ -114,6 +121,9 @@ def serve(
         least = 3 * (since - looked)
         ready = [since + one for one in watcher.seen.ready_in]
         pause = max(POLL_INTERVAL, min(longest, (looked - came) * POLL_DECAY), least)
+        awaited = (looked if awaited is None else awaited) if watcher.awaits_partitions() else None
+        if awaited is not None and looked - awaited < HANDOVER and longest <= POLL_INTERVAL:
+            pause = max(HANDOVER_INTERVAL, least)
 
 
 def stand_by(tree: GroupState, incarnation: str, run_id: str, ports: Ports) -> None:

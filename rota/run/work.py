@@ -127,6 +127,7 @@ class WorkWatcher:
         self._held = held or Held()
         self.lives: Mapping[str, Live | None] = {}  # incarnation -> its announcement; None: it cannot be read
         self.seen = Observation(ends={})  # of the last poll
+        self._facts = Facts()
         self._readings = Readings(tree.store)
 
     def poll(self) -> None:
@@ -142,8 +143,14 @@ class WorkWatcher:
             lasts=lambda found: not found.parked,  # a parked partition becomes due without a change in ZooKeeper
         )
         source, query = (self.source, ENDS) if self.source else (open_source(self.pipeline, self._held), LAUNCHED)
+        self._facts = facts
         found, self.seen = observe_work(facts, source, self.incarnation, query)
         return found
+
+    def awaits_partitions(self) -> bool:
+        """Return whether at the last poll the target of the incarnation named partitions that it does not own."""
+        owns = self._facts.owns
+        return any(p not in owns or owns[p].incarnation != self.incarnation for p in self._facts.partitions)
 
 
 def observe_work(

@@ -6,7 +6,7 @@ import pytest
 
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
-from rota.coordination.records import Live
+from rota.coordination.records import Live, Slot, Slots, encode
 from rota.coordination.snapshot import read_snapshot
 from rota.group import first_run
 from rota.group.agent import Agent
@@ -127,3 +127,21 @@ def test_an_incarnation_that_joins_again_awaits_a_run_of_its_own(world: World, g
     world.expire(here.other.store)
     here.cycle(here.w2, here.w2, here.w2)
     assert not here.has_room()
+
+
+def test_a_worker_looks_again_soon_while_its_target_is_being_published(world: World, group: str) -> None:
+    """The controller writes the targets before it moves the head. A dead controller does not keep the worker busy."""
+    here = Newcomer(world, group, served=False)
+    rebalance(here.tree, "r2")
+    here.cycle(here.w1, here.w2)
+    here.cycle(here.w1, here.w2)
+    assert here.w2.find_pause(0.25, 1.0) == 1.0
+    head = here.tree.head().record
+    slots = here.tree.assigns()["w2"].record.slots
+    ahead = (*slots, Slot(epoch=head.epoch + 1, partitions=frozenset(PARTITIONS)))
+    here.tree.store.set(here.tree.paths.assign("w2"), encode(Slots(slots=ahead)), -1)
+    here.cycle(here.w2)
+    assert here.w2.find_pause(0.25, 1.0) < 0.1
+    here.now += 2.0
+    here.cycle(here.w2)
+    assert here.w2.find_pause(0.25, 1.0) == 0.25

@@ -47,6 +47,11 @@ class ServedRun:
 
     def give(self, targets: Mapping[str, tuple[str, ...]]) -> None:
         """A new epoch with these targets, and owners that follow it."""
+        self.aim(targets)
+        self.follow(targets)
+
+    def aim(self, targets: Mapping[str, tuple[str, ...]]) -> None:
+        """A new epoch with these targets."""
         tree = self.tree
         epoch = tree.head().record.epoch + 1
         for worker, partitions in targets.items():
@@ -54,6 +59,10 @@ class ServedRun:
             record = encode(Slots(slots=(Slot(epoch=epoch, partitions=frozenset(partitions)),)))
             tree.store.multi([Set(path, record, -1) if there else Create(path, record)])
         tree.store.multi([Set(tree.paths.head, encode(Head(epoch=epoch)), -1)])
+
+    def follow(self, targets: Mapping[str, tuple[str, ...]]) -> None:
+        """The workers claim what their targets name."""
+        tree = self.tree
         for worker, partitions in targets.items():
             incarnation = self.w1 if worker == "w1" else self.w2
             for partition in partitions:
@@ -104,6 +113,8 @@ class ServedRun:
         seen = []
         for event in served:
             if isinstance(event, Rest | RunEnd):
-                assert not [one for one in self.tree.runs() if one.partitions], "between two batches no hand-over waits for it"
+                assert not [one for one in self.tree.runs() if one.partitions], (
+                    "between two batches no hand-over waits for it"
+                )
             seen.append((self.now, event))
         return seen

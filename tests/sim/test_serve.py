@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from rota.coordination.records import Live
 from rota.dataplane.ports import ENDS, FailedPartition, Job, Observation, Query, WrittenFiles
 from rota.ledger.values import Ranges
 from rota.pipeline import files
+from rota.run import serve
 from rota.run.answer import answer
 from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
 from rota.run.serve import Rest, RunEnd, RunLimits
@@ -69,6 +71,28 @@ def test_a_run_without_partitions_shows_that_it_is_ready_and_consumes_what_its_w
     assert opened[0] == 0.0, "Spark is opened before the worker owns anything"
     assert seen_at == [()], "and its worker sees its node"
     assert list_commits(seen) == [("s:1", 0, 1)]
+
+
+@pytest.mark.parametrize(("handover", "latest"), [(serve.HANDOVER, 0.11), (0.0, 0.5)], ids=["", "ablation"])
+def test_a_partition_that_its_worker_takes_over_is_consumed_at_once(
+    monkeypatch: pytest.MonkeyPatch, handover: float, latest: float
+) -> None:
+    """Ablation: without shorter pauses the batch begins half a poll interval later on average."""
+    monkeypatch.setattr(serve, "HANDOVER", handover)
+    delays = list[float]()
+    for step in range(10):
+        world, targets = ServedRun(), {"w1": PARTITIONS, "w2": ()}
+        aimed, claimed = 5.0 + step / 20, 5.6 + step / 20
+        world.script = {
+            4.0: world.land("s:2"),
+            aimed: partial(world.aim, targets),
+            claimed: partial(world.follow, targets),
+        }
+        seen = world.serve(RunLimits(10.0, 300.0))
+        (at,) = (at for at, event in seen if isinstance(event, CommittedBatch))
+        delays.append(at - BATCH - claimed)
+    assert min(delays) >= 0.0
+    assert latest / 2 < max(delays) <= latest
 
 
 def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
