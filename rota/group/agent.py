@@ -85,7 +85,7 @@ class Agent:
     ) -> None:
         self.tree, self.store, self.paths = tree, tree.store, tree.paths
         self.worker, self.live, self.say, self.clock = worker, live, say, clock
-        self._wants_run = live.awaits_run  # whether each join waits for the first run, if there is reason to
+        self.wants_run = live.awaits_run  # whether each join waits for the first run, if there is reason to
         self.patience = SURELY_ALIVE * session_timeout
         self.state = State(worker, max_shutdown)
         self.done: Exit | None = None
@@ -188,7 +188,7 @@ class Agent:
         if why := self.chooser.join(meta := self.tree.meta()):
             self._idles("refused", {"reason": why}, about=meta.protocol)
             return
-        awaits = self._wants_run and self._first_run.begin()
+        awaits = self.wants_run and self._first_run.begin()
         self.live = self.live.model_copy(update={"protocol": meta.protocol, "awaits_run": awaits})
         incarnation = membership.join(self.tree, self.worker, self.live)
         self._silent, self._idle = False, ""

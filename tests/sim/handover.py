@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from rota.coordination.group_state import GroupState
+from rota.coordination.membership import create_liveness_node
 from rota.coordination.publication import Publication, publish, take_control
 from rota.coordination.records import Own, encode
 from rota.coordination.store import Create
@@ -53,7 +54,7 @@ class HandOver(Stage):
     """Three workers and five partitions; `churn` seconds of joins, leaves and reshuffles (with or without faults), then
     everything heals, and within `patience` seconds it must come to rest.
 
-    `restless`: how often the controller moves a partition for no reason. `poisoned`: how many batches have a partition that
+    `awaits`: whether each worker awaits its first run. `restless`: how often the controller moves a partition for no reason. `poisoned`: how many batches have a partition that
     fails on its data."""
 
     partitions = PARTITIONS
@@ -71,8 +72,9 @@ class HandOver(Stage):
         churn: float = 30.0,
         patience: float = 75.0,  # the slowest of 150 seeds takes 62
         limits: RunLimits = LASTING,
+        awaits: bool = False,
     ) -> None:
-        self.limits = limits
+        self.limits, self.awaits = limits, awaits
         self.seed, self.churn, self.patience = seed, churn, patience
         self.rate = 0.03 if faults else 0.0  # of a fault, at each step of an agent or a run
         self.restless, self.poisoned, self.longest_batch = restless, poisoned, longest_batch
@@ -89,6 +91,8 @@ class HandOver(Stage):
         self.reader.found()
         self.reader.grow(pipeline_of(PARTITIONS[0]), [key_of(p) for p in PARTITIONS])
         self.reader.store.multi([Create(self.reader.paths.own(p), encode(Own())) for p in PARTITIONS])
+        if awaits:
+            create_liveness_node(self.reader, "another")  # so that some run always consumes in the group
         self.rates = {p: self.rng.uniform(0.3, 2.0) for p in PARTITIONS}
         self.numbers = self._refused = 0
 
@@ -187,6 +191,7 @@ class HandOver(Stage):
         """An agent process; with `only`, unless one of that id is there."""
         if not (only and self.alive(worker)):
             born = self.start_worker(worker)
+            born.agent.wants_run = self.awaits
             self.numbers += 1
             self.struck[born.process] = (f"{worker}#{self.numbers}", born.store, born)
 
@@ -237,9 +242,11 @@ class HandOver(Stage):
         while True:
             yield 0.5
             busy = {one.incarnation for _, _, one in self._alive() if isinstance(one, RunProcess)}
-            for work in find_work(self.reader, self.pipeline, self.source):
-                if work.incarnation not in busy:
-                    self._launch(Launch(f"r{self._number()}", work.incarnation, tuple(work.lags)))
+            due = {one.incarnation: () for one in self.reader.live() if one.record and one.record.awaits_run}
+            due |= {one.incarnation: tuple(one.lags) for one in find_work(self.reader, self.pipeline, self.source)}
+            for incarnation, partitions in due.items():
+                if incarnation not in busy:
+                    self._launch(Launch(f"r{self._number()}", incarnation, partitions))
 
     def _number(self) -> int:
         self.numbers += 1
@@ -317,7 +324,7 @@ class HandOver(Stage):
     def _choose(self, placed: Mapping[str, str]) -> dict[str, str]:
         """The worker that is to have each partition, given the current owners."""
         live = self.reader.newest(self.reader.live())
-        there = [w for w, v in live.items() if v.record is not None and not v.record.leaving]
+        there = [w for w, v in live.items() if v.record and v.record.has_room and not v.record.leaving]
         wanted = {p: w for p, w in placed.items() if w in there}
         for p in PARTITIONS:
             restless = self.now < self.churn and self.rng.random() < self.restless

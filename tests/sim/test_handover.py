@@ -52,6 +52,16 @@ def test_no_fault_between_any_two_steps_does_damage(chunk: int) -> None:
     assert counts["fenced"] > 0  # else it proved nothing
 
 
+@pytest.mark.parametrize("faults", [True, False])
+def test_workers_that_await_their_first_runs_do_no_damage_and_come_to_rest(faults: bool) -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(2 * CHUNK):
+        world = HandOver(seed, faults=faults, awaits=True).play()
+        assert not world.checker.found, world.repro()
+        counts += world.counts
+    assert counts["able"] > 3 * CHUNK, "else they did not wait"
+
+
 @pytest.mark.parametrize("restless", [0.02, RESTLESS])
 def test_without_faults_nothing_is_fenced_or_forced_or_broken(restless: float) -> None:
     for seed in range(2 * CHUNK):
