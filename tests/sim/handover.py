@@ -54,7 +54,8 @@ class HandOver(Stage):
     """Three workers and five partitions; `churn` seconds of joins, leaves and reshuffles (with or without faults), then
     everything heals, and within `patience` seconds it must come to rest.
 
-    `awaits`: whether each worker awaits its first run. `restless`: how often the controller moves a partition for no reason. `poisoned`: how many batches have a partition that
+    `awaits`: whether each worker awaits its first run.
+    `restless`: how often the controller moves a partition for no reason. `poisoned`: how many batches have a partition that
     fails on its data."""
 
     partitions = PARTITIONS
