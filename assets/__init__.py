@@ -1,1 +1,1 @@
-"""The assets, made for each group and each pipeline. The body of each calls one verb of rota."""
+"""The assets of each group and each pipeline. The body of each asset calls one verb of rota."""

@@ -1,4 +1,4 @@
-"""Turns the events of a consuming run into Dagster's: for each partition a materialization of each asset, now and then."""
+"""Converts the events of a consuming run into Dagster's: materializations of each asset for each partition."""
 
 import itertools
 import time
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from rota.run.serve import Rest, RunEnd
 
 NAMED = 5  # parked partitions whose reasons the error of a run quotes
-REPLAYS = 5  # materializations of a partition among which the newest batch is looked for
+REPLAYS = 5  # materializations of a partition in which the newest batch is searched: the others are replays
 Output = dg.AssetMaterialization | dg.AssetObservation
 
 
 class RunOutput:
     """The output of one run.
 
-    Invariants: each commit is shown, even if the run fails later, and only commits are shown. A click or a backfill gets an
-    answer for each of its partitions. A partition that was not consumed is red, with its reason.
+    Invariants: each commit is reported, even if the run fails later, and nothing else counts as a batch. A click or a
+    backfill gets a result for each of its partitions. A partition that was not consumed is red, with the reason.
     """
 
     def __init__(self, context: dg.AssetExecutionContext, pipeline: Pipeline, names: Names) -> None:
@@ -46,25 +46,25 @@ class RunOutput:
         self.replayed: dict[str, int] = {}  # offsets by partition
         self.refused: dict[str, str] = {}  # partitions of a click that were not consumed -> reason
         self.announced: set[str] = set()  # partitions that are planned on the page, and not materialized since
-        self.parked: dict[str, str] = {}  # what a run for a worker parked and did not consume since, and why
-        self.idle: dict[str, tuple[str, IdlePartition]] = {}  # what it found nothing new in; incarnation and event
+        self.parked: dict[str, str] = {}  # partitions that a run for a worker left parked -> reason
+        self.idle: dict[str, tuple[str, IdlePartition]] = {}  # partitions without new records -> incarnation and event
         self.shown_owners: dict[str, tuple[str, int, int]] = {}  # partition -> incarnation, token, epoch
         self.epoch = -1
         self.counts: dict[str, int | None] = {}  # rows by partition: counted once, then the rows of this run are added
         self.read_lineage()
 
     def read_lineage(self) -> None:
-        """Notes from which epoch's materialization the next `ownership` is made."""
+        """Read the materialization of the epoch from which the next `ownership` is made."""
         assignment = self.names.assignment(self.pipeline.group)
         self.seen = provenance.read_lineage_tags(self.context.instance, assignment)
 
     def choose_keys(self, partitions: Sequence[str], incarnation: str) -> tuple[str, ...]:
-        """The partitions of this run: those in its config, else those selected on the page, else all there are. A run for
-        an incarnation that owns nothing yet has none."""
+        """Return the partitions of this run: those in its config, else those selected on the page, else all; none for an
+        incarnation that owns nothing yet."""
         self.is_asked = not incarnation
         if partitions or incarnation:
             for partition in partitions:
-                self.pipeline.key(partition)  # raises where it is another pipeline's
+                self.pipeline.key(partition)  # raises if it is another pipeline's
             self.announce(partitions)
             return tuple(partitions)
         if self.context.has_partition_key or self.context.has_partition_key_range:
@@ -74,13 +74,13 @@ class RunOutput:
         )
 
     def announce(self, partitions: Iterable[str]) -> None:
-        """Plan the partitions on the page, unless they are: it shows them as in progress, and as failed if the run fails."""
+        """Make the page show the partitions as in progress, and as failed if the run fails, unless that was done before."""
         new = [partition for partition in partitions if partition not in self.announced]
         provenance.announce(self.context, self.assets, new)
         self.announced.update(new)
 
     def materialize(self, partition: str, version: str, shown: Sequence[Mapping[str, Any]]) -> Iterator[Output]:
-        """Yields a materialization of each of the three assets, with the tags that Dagster itself would add."""
+        """Yield a materialization of each of the three assets, with the tags that Dagster itself would add."""
         self.announced.discard(partition)
         for asset, entries in zip(self.assets, shown, strict=True):
             tags = {"dagster/data_version": version, **(self.seen if asset == self.assets[0] else {})}
@@ -142,7 +142,7 @@ class RunOutput:
             yield from self.show_skipped(partition, reason, self.assets[1] if parked else self.assets[0])
 
     def show_idle(self, incarnation: str, event: "IdlePartition") -> Iterator[Output]:
-        """Yields a materialization of a partition in which nothing is new, with the numbers of its last batch."""
+        """Yield a materialization of a partition without new records, with the numbers of its last batch."""
         last = [self.read_last(asset, event.partition) for asset in self.assets]
         shown = metadata.describe_idle(event, incarnation, last)
         yield from self.materialize(event.partition, str(event.offset), shown)
@@ -159,36 +159,36 @@ class RunOutput:
             return
         columns = {} if self.counts else read_columns(ports.main)
         made: list[Output] = []
-        seen = self.sample([batch for _, batch in batches], ports)
-        for (incarnation, batch), sight in zip(batches, seen, strict=True):
+        samples = self.sample([batch for _, batch in batches], ports)
+        for (incarnation, batch), sample in zip(batches, samples, strict=True):
             if batch.epoch != self.epoch:
                 self.epoch = batch.epoch
                 self.read_lineage()
             owner = incarnation, batch.token, batch.epoch
             known = self.shown_owners.get(batch.partition) == owner
             self.shown_owners[batch.partition] = owner
-            shown = metadata.describe_batch(batch, incarnation, sight, columns)
+            shown = metadata.describe_batch(batch, incarnation, sample, columns)
             columns = {}
             made += itertools.islice(self.materialize(batch.partition, str(batch.end), shown), int(known), None)
-        for asset in self.assets:  # until its checks are repeated, the page counts none of an asset
+        for asset in self.assets:  # the page counts no check of an asset until it is evaluated again
             mine = [one for one in made if one.asset_key == asset]
             yield from mine
-            for said in repeat(self.context.instance, [one for one in self.checks if mine and one.asset_key == asset]):
-                self.context.instance.report_runless_asset_event(said)
+            for again in repeat(self.context.instance, [one for one in self.checks if mine and one.asset_key == asset]):
+                self.context.instance.report_runless_asset_event(again)
 
     def sample(self, batches: "Sequence[CommittedBatch]", ports: "Ports") -> "Iterator[BatchSample]":
-        """Yields what is seen of each batch, with the rows that its partition has now."""
+        """Yield the sample of each batch, with the number of rows that its partition has now."""
         from rota.run.samples import take_samples
 
         new = {batch.partition for batch in batches} - self.counts.keys()
-        for batch, sight in zip(batches, take_samples(ports, batches, new), strict=True):
+        for batch, sample in zip(batches, take_samples(ports, batches, new), strict=True):
             count = self.counts.get(batch.partition)
-            now = sight.count if batch.partition in new else count + batch.rows if count is not None else None
+            now = sample.count if batch.partition in new else count + batch.rows if count is not None else None
             self.counts[batch.partition] = now
-            yield replace(sight, count=now)
+            yield replace(sample, count=now)
 
     def read_last(self, asset: dg.AssetKey, partition: str) -> Mapping[str, Any]:
-        """The metadata of the newest materialization of a batch; empty if there is none."""
+        """Return the metadata of the newest materialization of a batch; empty if there is none."""
         filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
         for record in self.context.instance.fetch_materializations(filters, limit=REPLAYS).records:
             made = record.asset_materialization
@@ -197,7 +197,7 @@ class RunOutput:
         return {}
 
     def read_reported(self, partition: str) -> "ReportedOffset | None":
-        """The offset and the token of the newest batch on the page."""
+        """Return the offset and the token of the newest batch on the page."""
         from rota.run.progress import ReportedOffset
 
         last = self.read_last(self.assets[-1], partition)
@@ -205,15 +205,15 @@ class RunOutput:
         return ReportedOffset(offset, token) if isinstance(offset, int) and isinstance(token, int) else None
 
     def show_skipped(self, partition: str, reason: str, asset: dg.AssetKey) -> Iterator[Output]:
-        """A partition that was not consumed, with its reason on the page: on `records` where its data or transform failed,
-        on `ownership` where this run has no right to it."""
+        """Yield the reason why a partition was not consumed: on `records` if its data or transform failed, on `ownership` if
+        this run has no right to it."""
         self.context.log.warning(f"{partition} skipped: {reason}")
         yield dg.AssetObservation(asset, partition=partition, description=reason, metadata={"skipped": reason})
 
     def show_replay(
         self, event: "ReplayedRange | RefusedReplay", tree: "GroupState", ports: "Ports"
     ) -> Iterator[Output]:
-        """Yield the events for one event of a replay. Owner and offset stay. Only the first partitions have rows."""
+        """Yield the events for one event of a replay. Owner and offset stay. Only the first partitions have sample rows."""
         from rota.run import replay
         from rota.run.samples import MAX_SAMPLED_BATCHES, BatchSample, take_samples
 
@@ -242,20 +242,20 @@ class RunOutput:
                 for record in self.context.instance.fetch_materializations(filters, limit=1).records:
                     if made := record.asset_materialization:
                         yield made.with_metadata({**made.metadata, page_keys.NOTHING_TO_REPLAY: True})
-        said = ", ".join(
+        line = ", ".join(
             f"{partition}: {counted(count, 'offset')} replayed" for partition, count in self.replayed.items()
         )
-        self.context.log.info(printable(said or f"nothing to replay in {', '.join(nothing)}"))
+        self.context.log.info(printable(line or f"nothing to replay in {', '.join(nothing)}"))
 
     def raise_refused(self) -> None:
-        """Fail the run of a click that could not consume all its partitions, so that those are red. They did not change."""
+        """Fail the run of a click that could not consume all its partitions, so that the page shows the others as failed."""
         if self.refused:
             self.announced -= self.refused.keys()
             self.announce(self.refused)
             raise ExpectedFailure("; ".join(self.refused.values()), "Refused")
 
     def settle_idle(self) -> Iterator[Output]:
-        """Keep partitions with nothing new from being shown as failed, by an earlier run or by the end of this one."""
+        """Keep the page from showing partitions without new records as failed, by an earlier run or by this one's end."""
         for incarnation, event in self.idle.values() if self.parked else ():
             yield from self.show_idle(incarnation, event)
         if not self.parked:
@@ -264,8 +264,8 @@ class RunOutput:
     def raise_parked(self) -> None:
         """Fail a run for a worker that leaves partitions parked, so that the page shows each of them as failed.
 
-        The run carries a tag by which nothing else counts it as failed: it is not retried, nothing pauses after it, and
-        what needs an operator is the partition. What it committed stays.
+        The run has the tag `rota/parked`, so no streak of failures counts it: Dagster does not retry it, and no launch waits
+        after it. Its commits stay.
         """
         if not self.parked:
             return

@@ -1,7 +1,7 @@
-"""Which evaluation of a check the page counts: only one of the asset's newest materialization.
+"""Repeats evaluations of checks. The page counts an evaluation only if it is of the asset's newest materialization.
 
-Invariant: a run that makes a materialization repeats the evaluations of its checks. Else each check of a pipeline with a
-trickle of files would be "Not Evaluated", also one that failed.
+Invariant: a run that makes a materialization repeats the evaluations of its checks. Otherwise each check of a pipeline with
+frequent small batches would be "Not Evaluated", also one that failed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,20 +9,22 @@ from functools import cache
 
 import dagster as dg
 
-from rota.dagster.assets.checks import read_said
+from rota.dagster.assets.checks import read_evaluation
 from rota.dagster.assets.provenance import aim
 
 
 def find_unshown(
-    instance: dg.DagsterInstance, said: Iterable[dg.AssetCheckEvaluation]
+    instance: dg.DagsterInstance, evaluations: Iterable[dg.AssetCheckEvaluation]
 ) -> list[dg.AssetCheckEvaluation]:
-    """The evaluations that the page does not show, each of the newest materialization of its asset: it shows another, or
-    none (as while a run was to evaluate the check), or one that it does not count."""
+    """Return the evaluations that the page does not show, for the newest materialization of their assets.
+
+    The page shows another one, or none (a run has planned the check), or one that it does not count.
+    """
     find_made = cache(lambda asset: _find_made(instance, asset))  # an asset has several checks
     found: list[dg.AssetCheckEvaluation] = []
-    for one in said:
+    for one in evaluations:
         made = find_made(one.asset_key)
-        last = read_said(instance, one.asset_check_key)
+        last = read_evaluation(instance, one.asset_check_key)
         if last is None or not _is_same(last[0], one) or not _counts(last, made):
             found.append(aim(one, made))
     return found
@@ -32,7 +34,7 @@ def repeat(instance: dg.DagsterInstance, specs: Iterable[dg.AssetCheckSpec]) -> 
     """Yield the last evaluation of each check, for the newest materialization of its asset."""
     find_made = cache(lambda asset: _find_made(instance, asset))
     for spec in specs:
-        if last := read_said(instance, spec.key):
+        if last := read_evaluation(instance, spec.key):
             yield aim(last[0], find_made(spec.asset_key))
 
 
@@ -40,14 +42,14 @@ def _find_made(instance: dg.DagsterInstance, asset: dg.AssetKey) -> dg.EventLogR
     return next(iter(instance.fetch_materializations(asset, limit=1).records), None)
 
 
-def _is_same(shown: dg.AssetCheckEvaluation, said: dg.AssetCheckEvaluation) -> bool:
-    return (shown.passed, shown.severity, dict(shown.metadata)) == (said.passed, said.severity, dict(said.metadata))
+def _is_same(a: dg.AssetCheckEvaluation, b: dg.AssetCheckEvaluation) -> bool:
+    return (a.passed, a.severity, dict(a.metadata)) == (b.passed, b.severity, dict(b.metadata))
 
 
 def _counts(last: tuple[dg.AssetCheckEvaluation, float], made: dg.EventLogRecord | None) -> bool:
-    """Whether the page counts the evaluation, which was stored then."""
-    said, at = last
+    """Return whether the page counts the last evaluation, given when it was stored, for this materialization."""
+    evaluation, at = last
     if made is None:
         return True
-    target = said.target_materialization_data
+    target = evaluation.target_materialization_data
     return target.storage_id == made.storage_id if target else made.timestamp < at

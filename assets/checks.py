@@ -1,9 +1,9 @@
 """The asset checks of groups and pipelines, and the result of each.
 
 Laws:
-1. A check of a pipeline reports the needs that `rota.face.needs` found. This module maps a need to its check. A check is
-   of the whole asset, never of the keys of one run only.
-2. A need of an operator fails as an error. A need that heals by itself fails as a warning.
+1. A check of a pipeline reports the needs that `rota.face.needs` found. This module maps a need to its check. A check
+   covers the whole asset, never only the partitions of one run.
+2. A check fails as an error for a need of an operator, and as a warning for a need that heals by itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 SERVED = "every_file_served"  # of a group's membership
-MOST = 100  # partitions that a result names; `rota status` shows all
-GROUP = "group_works"  # takes each need that no other check takes
-TIMES = ("since", "due")  # of a need: a check does not report them, as it would be another result at each observation
+MAX_NAMED = 100  # partitions that a result names; `rota status` shows all
+GROUP = "group_works"  # reports each need that no other check reports
+TIMES = ("since", "due")  # fields of a need that a check leaves out: with them, each observation had another result
 CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
     "no_stale_epoch": ("stale",),
     "all_owned": ("workers", "unowned", "unplaceable", "handover"),
@@ -41,9 +41,9 @@ CAUSES = {  # check of a pipeline -> the causes of the needs that fail it
 
 
 def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
-    """The checks of a pipeline's three assets."""
+    """Return the checks of a pipeline's three assets."""
     ownership, records, checkpoints = names.consumed(pipeline.name)
-    said = {
+    described = {
         "no_stale_epoch": (ownership, "In the table's log no older token follows a newer one."),
         "all_owned": (ownership, "No partition is without a live owner for long."),
         GROUP: (ownership, "The Sparks of the group's workers answer, and its records can be read."),
@@ -52,14 +52,14 @@ def list_checks(pipeline: Pipeline, names: Names) -> list[dg.AssetCheckSpec]:
         "none_rewritten": (records, "None of the newest files changed after it was consumed."),
         "none_left_out": (records, "Everything in the source that is not hidden is read."),
         "source_and_table_answer": (records, "The source and the table can be read, and are this group's."),
-        "offsets_advance": (checkpoints, "No checkpoint is ahead of its table, and no table of its ZooKeeper."),
-        "keeps_up": (checkpoints, "Each partition with lag moves on, and no lag grows for long."),
+        "offsets_advance": (checkpoints, "No checkpoint is ahead of its table, and no table is ahead of ZooKeeper."),
+        "keeps_up": (checkpoints, "Each partition with lag is consumed, and no lag grows for long."),
     }
-    return [dg.AssetCheckSpec(name, asset=asset, description=text) for name, (asset, text) in said.items()]
+    return [dg.AssetCheckSpec(name, asset=asset, description=text) for name, (asset, text) in described.items()]
 
 
 def list_group_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """The checks of a group's assignment."""
+    """Return the checks of a group's assignment."""
     return [
         dg.AssetCheckSpec("one_owner_each", asset=key, description="Each partition is in one worker's target at most."),
         dg.AssetCheckSpec("balance_within_bound", asset=key, description="The imbalance is the least possible."),
@@ -67,13 +67,13 @@ def list_group_checks(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 
 def quote_needs(needs: Iterable["Need"]) -> dict[str, dg.MetadataValue[Any]]:
-    """The metadata from which an alert is made: the needs of a check that fails."""
+    """Return the needs of a failing check as metadata, which the alert sensor reads."""
     quoted = [{name: value for name, value in need.describe().items() if name not in TIMES} for need in needs]
-    return {NEEDS: dg.MetadataValue.json(quoted[:MOST])} if quoted else {}
+    return {NEEDS: dg.MetadataValue.json(quoted[:MAX_NAMED])} if quoted else {}
 
 
 def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEvaluation:
-    """The check that every file in the folder of pipelines is served; `refused` is file -> why it is not."""
+    """Return the result of the check that every pipeline file is served; `refused` is file -> why it is not."""
     from rota.face.need import Need
 
     needs = [Need("file", file, "refused", why) for file, why in sorted(refused.items())]
@@ -86,31 +86,33 @@ def check_files(key: dg.AssetKey, refused: Mapping[str, str]) -> dg.AssetCheckEv
     )
 
 
-def read_said(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> tuple[dg.AssetCheckEvaluation, float] | None:
-    """The newest evaluation of the check, and when it was stored. None where a run has planned one and has not evaluated it,
-    or never will because it was cancelled: the data of the newest record is then the plan."""
+def read_evaluation(
+    instance: dg.DagsterInstance, key: dg.AssetCheckKey
+) -> tuple[dg.AssetCheckEvaluation, float] | None:
+    """Return the newest evaluation of the check, and when it was stored. None if the newest record is only a plan: a run has
+    not evaluated the check yet, or was cancelled before."""
     record = instance.get_latest_asset_check_evaluation_record(key)
-    said = record.evaluation if record else None
-    return (said, record.create_timestamp) if record and isinstance(said, dg.AssetCheckEvaluation) else None
+    found = record.evaluation if record else None
+    return (found, record.create_timestamp) if record and isinstance(found, dg.AssetCheckEvaluation) else None
 
 
 def evaluate_needs(
-    needs: Iterable["Need"], pipeline: Pipeline, names: Names, looked_at: int
+    needs: Iterable["Need"], pipeline: Pipeline, names: Names, checked: int
 ) -> list[dg.AssetCheckEvaluation]:
     """Return the result of each of the pipeline's checks, in the order of `list_checks`.
 
-    A need that may still heal fails none. A need that never needs an operator fails as a warning.
+    No check fails for a need that may still heal. `checked` is the number of partitions that were checked.
     """
     of: dict[str, list[Need]] = {}
     checks = {cause: check for check, causes in CAUSES.items() for cause in causes}
     for need in needs:
         if need.person or need.due == float("inf"):
             of.setdefault(checks.get(need.cause, GROUP), []).append(need)
-    return [_evaluate(spec, of.get(spec.name, []), looked_at) for spec in list_checks(pipeline, names)]
+    return [_evaluate(spec, of.get(spec.name, []), checked) for spec in list_checks(pipeline, names)]
 
 
 def evaluate_silence(pipeline: Pipeline, names: Names, why: str, kind: str) -> dg.AssetCheckEvaluation:
-    """The result of the group's check where the group cannot be looked at; `kind` is that of the error."""
+    """Return the result of the group's check if the group cannot be read; `kind` is the kind of the error."""
     from rota.face.need import Need
     from rota.face.needs import SHARED
 
@@ -119,17 +121,17 @@ def evaluate_silence(pipeline: Pipeline, names: Names, why: str, kind: str) -> d
     return _evaluate(spec, [Need("group", pipeline.group, "fails", why, which=which)], 0)
 
 
-def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], looked_at: int) -> dg.AssetCheckEvaluation:
+def _evaluate(spec: dg.AssetCheckSpec, needs: Sequence["Need"], checked: int) -> dg.AssetCheckEvaluation:
     wrong: dict[str, str] = {}
     for need in needs:
         wrong[need.name] = "; ".join(filter(None, (wrong.get(need.name), need.sentence)))
     persons = [need for need in needs if need.person]
     severity = ERROR if persons or not needs else WARN
-    return evaluate(spec, wrong, looked_at, severity, quote_needs(persons))
+    return evaluate(spec, wrong, checked, severity, quote_needs(persons))
 
 
 def find_imbalance(done: "Rebalanced") -> dict[str, str]:
-    """Why the imbalance is above the lower bound. Empty if it is not."""
+    """Return why the imbalance is above the lower bound; empty if it is not."""
     measures = done.plan.measures
     after, bound = measures.imbalance_after, measures.lower_bound
     if after is None or bound is None or after <= bound + 1e-9:
@@ -138,23 +140,23 @@ def find_imbalance(done: "Rebalanced") -> dict[str, str]:
 
 
 def check_epoch(group_key: dg.AssetKey, done: "Rebalanced") -> list[dg.AssetCheckResult]:
-    """The results of an assignment's checks. Imbalance is a warning only, because a policy may hold moves back."""
+    """Return the results of an assignment's checks. Imbalance is only a warning, because a policy may delay moves."""
     one, even = list_group_checks(group_key)
     doubled = {partition: " and ".join(workers) for partition, workers in done.doubles.items()}
     held = len(done.plan.assignment.snapshot.partition_ids)
-    said = (evaluate(one, doubled, held), evaluate(even, find_imbalance(done), held, WARN))
-    return [make_result(evaluation) for evaluation in said]
+    evaluations = (evaluate(one, doubled, held), evaluate(even, find_imbalance(done), held, WARN))
+    return [make_result(evaluation) for evaluation in evaluations]
 
 
 def evaluate(
     spec: dg.AssetCheckSpec,
     wrong: Mapping[str, str],
-    looked_at: int,
+    checked: int,
     severity: dg.AssetCheckSeverity = ERROR,
     more: Mapping[str, dg.MetadataValue[Any]] = MappingProxyType({}),
 ) -> dg.AssetCheckEvaluation:
-    """An evaluation that passes if nothing is wrong, and names what is wrong: `MOST` of it, by partition."""
-    named = dict(sorted(wrong.items())[:MOST])
+    """Return an evaluation that passes if `wrong` (partition -> reason) is empty, and names `MAX_NAMED` of it."""
+    named = dict(sorted(wrong.items())[:MAX_NAMED])
     first = next((f"{name}: {why}" for name, why in named.items()), None)
     return dg.AssetCheckEvaluation(
         asset_key=spec.asset_key,
@@ -162,21 +164,21 @@ def evaluate(
         passed=not wrong,
         severity=severity,
         description=as_code(f"{first}. And {len(wrong) - 1} more" if len(wrong) > 1 else first) if first else None,
-        metadata={  # a text: of a number Dagster draws a plot
-            "looked at": str(looked_at),
+        metadata={  # a text, because Dagster plots a number
+            "looked at": str(checked),
             **({"wrong": dg.MetadataValue.json(named)} if wrong else {}),
             **more,
         },
     )
 
 
-def make_result(said: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
-    """The evaluation as the result of a step."""
+def make_result(one: dg.AssetCheckEvaluation) -> dg.AssetCheckResult:
+    """Return the evaluation as the result of a step."""
     return dg.AssetCheckResult(
-        asset_key=said.asset_key,
-        check_name=said.check_name,
-        passed=said.passed,
-        severity=said.severity,
-        description=said.description,
-        metadata=said.metadata,
+        asset_key=one.asset_key,
+        check_name=one.check_name,
+        passed=one.passed,
+        severity=one.severity,
+        description=one.description,
+        metadata=one.metadata,
     )

@@ -1,12 +1,12 @@
-"""Why a run that could continue ends, as far as Dagster and the disk know.
+"""Why a serving run ends: another run waits for its slot, its pipeline file changed, or its session ended.
 
 Invariants:
-1. A run makes room for a run of any job that waits for a slot, if that helps: those that have run longest end, as many as
-   wait. The run of a worker makes room for a run that waits for the same worker. While a slot is free, a run waits for
-   Dagster's daemon only.
-2. A run serves a third of `linger` seconds at least before it makes room: else runs would only start and end.
-3. A run whose pipeline file changed ends: the next one loads the file as it is then.
-4. A run that lost its session ends: the sensor took it for dead, and another one may serve its worker.
+1. If runs of any job wait for a slot that the end of consuming runs frees, as many of the oldest consuming runs end. The
+   run of a worker also ends if a run waits for the same worker. While a slot is free, no run ends for that: the waiting run
+   only waits for Dagster's daemon.
+2. A run serves at least a third of `linger` seconds before it ends for another run: else runs would only start and end.
+3. A run whose pipeline file changed ends. The next run loads the new file.
+4. A run that lost its session ends: the sensor reports it as failed, and another run may serve its worker.
 """
 
 import time
@@ -20,9 +20,9 @@ from rota.dagster.assets.names import CONSUME, INCARNATION
 from rota.dagster.private import TagConcurrencyLimitsCounter
 from rota.pipeline import Pipeline
 
-WAITS = 5.0  # seconds in the queue after which a run is not about to start
-HAS_SLOT = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]  # have a slot
-EVERY = 5.0  # seconds between two looks at the queue
+WAITS = 5.0  # seconds in the queue after which a run counts as waiting for a slot
+HAS_SLOT = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+QUEUE_INTERVAL = 5.0  # seconds between two reads of the queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Seen:
 
 
 def makes_room(run_id: str, waiting: Sequence[Seen], lasting: Sequence[Seen]) -> str:
-    """Which of the waiting runs this one makes room for, in a sentence; empty if for none."""
+    """Return for which waiting run this run ends, in a sentence; empty if for none."""
     mine = next((one.incarnation for one in lasting if one.run_id == run_id), None)
     for one in waiting:
         if one.incarnation is not None and one.incarnation == mine:
@@ -45,7 +45,7 @@ def makes_room(run_id: str, waiting: Sequence[Seen], lasting: Sequence[Seen]) ->
 
 
 def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
-    """The result of `makes_room` now."""
+    """Read the queue, and return the result of `makes_room`."""
     now = time.time()
     queued = _list_runs(instance, [dg.DagsterRunStatus.QUEUED])
     # the clock may have gone back
@@ -62,7 +62,7 @@ def find_waiting(instance: dg.DagsterInstance, run_id: str) -> str:
 
 
 def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]) -> list[tuple[dg.DagsterRun, Seen]]:
-    """The runs of any job that have one of these statuses."""
+    """Return the runs of any job that have one of these statuses."""
     found: list[tuple[dg.DagsterRun, Seen]] = []
     for record in instance.get_run_records(dg.RunsFilter(statuses=statuses)):
         run, since = record.dagster_run, record.start_time or record.create_timestamp.timestamp()
@@ -71,8 +71,8 @@ def _list_runs(instance: dg.DagsterInstance, statuses: list[dg.DagsterRunStatus]
 
 
 def make_limits(instance: dg.DagsterInstance, with_slot: Sequence[dg.DagsterRun]) -> Callable[[dg.DagsterRun], bool]:
-    """Whether a run finds no slot now, and would if a consuming run ended, by the limits of Dagster's daemon. True if these
-    are unknown."""
+    """Return a function: whether a run finds no slot now, and would if a consuming run ended, by the limits of Dagster's
+    daemon. If the limits are unknown, it returns True."""
     queue = instance.get_concurrency_config().run_queue_config
     if queue is None:
         return lambda _: True
@@ -91,18 +91,18 @@ def make_ending(
     clock: Callable[[], float],
     is_alive: Callable[[], bool],
 ) -> Callable[[], str]:
-    """What `rota.run.serve` asks before each pause: why this run ends now, or nothing."""
+    """Return the function that `rota.run.serve` calls before each pause: why this run ends now; empty if it does not."""
     due = clock() + linger / 3
 
     def find_reason() -> str:
         nonlocal due
         if not is_alive():
-            return "its session with ZooKeeper ended, so that it was taken for dead"
+            return "its session with ZooKeeper ended, so it counts as dead"
         if has_changed(pipeline):
             return f"the file of pipeline {pipeline.name} changed"
         if clock() < due:
             return ""
-        due = clock() + EVERY
+        due = clock() + QUEUE_INTERVAL
         return find_waiting(instance, run_id)
 
     return find_reason

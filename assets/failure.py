@@ -1,6 +1,6 @@
-"""An error that one expects is one line at the top of the run and of the tick: the words that a command prints.
+"""Expected errors as one line at the top of the run and of the tick: the line that a command prints.
 
-Law: it is still a failure: the run and the tick are red. Of any other error Dagster shows the traceback: that is a bug.
+Law: the run and the tick still fail. Any other error is a bug, for which Dagster shows the traceback.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from rota.errors import RotaError
 
 
 class ExpectedFailure(DagsterUserCodeProcessError, dg.Failure):
-    """Dagster's Failure, of which a tick and a step store these words and nothing else."""
+    """Dagster's Failure, of which a tick and a step store only this text."""
 
     def __init__(self, text: str, kind: str) -> None:
         self.kind = kind
@@ -26,8 +26,7 @@ class ExpectedFailure(DagsterUserCodeProcessError, dg.Failure):
 
 @contextmanager
 def in_one_line() -> Iterator[None]:
-    """Raises a RotaError as ExpectedFailure: its words, and its kind as metadata. Its facts are left out: the words are free
-    of secrets."""
+    """Raise a RotaError as ExpectedFailure, with its text and its kind. Its facts are left out, as they may be secret."""
     try:
         yield
     except RotaError as error:

@@ -21,7 +21,7 @@ BACKFILL = "dagster/backfill"  # Dagster's tag of a run that a backfill launched
 def make_membership(
     group: Group, pipelines: tuple[Pipeline, ...], refused: Mapping[str, str], names: Names
 ) -> dg.AssetSpec:
-    """The external asset that the membership sensor materializes. It shows the files that were refused."""
+    """Return the external asset that the membership sensor materializes. Its description names the refused files."""
     lines = "".join(f"\n\n**Refused: `{file}`.** {as_code(why)}" for file, why in refused.items())
     served = ", ".join(pipeline.name for pipeline in pipelines) or "no pipeline"
     return dg.AssetSpec(
@@ -41,7 +41,7 @@ def make_membership(
 
 
 def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> dg.AssetChecksDefinition:
-    """The check that fails while a file of the folder is refused. The membership sensor reports it by itself, too."""
+    """Return the check that fails while a file of the folder is refused. The membership sensor also reports it."""
     key = names.membership(group.name)
 
     @dg.asset_check(asset=key, name=checks.SERVED, description="Every file in the folder of pipelines is served.")
@@ -52,16 +52,16 @@ def make_files_check(group: Group, refused: Mapping[str, str], names: Names) -> 
 
 
 def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names) -> dg.AssetsDefinition:
-    """The group's target. Each epoch is a materialization; a rebalance that changes no target is an observation.
+    """Return the asset of the group's target. An epoch is a materialization; a rebalance without one is an observation.
 
-    In a backfill such a rebalance repeats the last materialization: without one, Dagster shows the asset as failed.
+    In a backfill, a rebalance without an epoch repeats the last materialization: else Dagster shows the asset as failed.
     """
     key = names.assignment(group.name)
     what = f"Which worker of group `{group.name}` should own which partition, by assignor `{group.assignor}`."
     if group.protocol != "assigned":
         what = (
-            f"Which worker of group `{group.name}` owns which partition, noted once it has settled: the workers decide "
-            f"alone, by protocol `{group.protocol}`."
+            f"Which worker of group `{group.name}` owns which partition, recorded once owners stop changing: the workers "
+            f"decide alone, by protocol `{group.protocol}`."
         )
 
     @dg.asset(
@@ -87,7 +87,7 @@ def make_assignment(group: Group, pipelines: tuple[Pipeline, ...], names: Names)
             drawn: dict[str, object] = {}
             lags: dict[str, int] = {}
             sparks: dict[str, str | None] = {}
-            with suppress(RotaError):  # the epoch is published, whatever of this cannot be read
+            with suppress(RotaError):  # the epoch is published, even if these cannot be read
                 sparks = {one.worker: one.record.endpoint for one in tree.live() if one.record}
                 if done.published:
                     drawn = epoch_picture.draw_picture(context.instance, tree, pipelines, names, done.epoch)

@@ -1,9 +1,9 @@
-"""How the sensors see that a run is alive: by a node in ZooKeeper that ends with the session of the run. A guard ends the
+"""The liveness znode of a run, by which the sensors detect its death: it ends with the run's session. A guard ends the
 session as soon as the run's process is dead.
 
-Invariants: the run sets its tag after it made the node, and clears the tag before it removes the node. So a run with the tag
-and without the node is dead, frozen or cut off, whatever answers at its address. The tag names the run itself, because
-Dagster copies tags to a retry.
+Invariants: the run sets its tag after it made the znode, and clears the tag before it removes the znode. So a run with the
+tag and without the znode is dead, frozen or cut off, even if a process listens at its address. The tag contains the run's
+id, because Dagster copies tags to a retry.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def make_liveness_tag(group: str, run_id: str) -> str:
-    """The tag of a run that has a node in this group."""
+    """Return the tag of a run that has a liveness znode in this group."""
     return f"{group}/{run_id}"
 
 
@@ -28,7 +28,7 @@ def make_liveness_tag(group: str, run_id: str) -> str:
 def prove_liveness(
     context: dg.AssetExecutionContext, zookeeper: ZooKeeperResource, group: str
 ) -> "Iterator[GroupState]":
-    """Give the records of the group, while the node of the run is there. Raises Unavailable."""
+    """Yield the records of the group; the block runs with the run's liveness znode. Raises Unavailable."""
     from rota.coordination.membership import create_liveness_node
 
     run_id = context.run.run_id

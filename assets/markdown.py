@@ -1,4 +1,4 @@
-"""What the page reads as Markdown: descriptions of checks and assets."""
+"""Escapes descriptions of checks and assets, which the page renders as Markdown."""
 
 import re
 
@@ -7,7 +7,7 @@ WORD = re.compile(r"([(\"']*)(.*?)([.,;:)\"']*)", re.S)
 
 
 def as_code(text: str) -> str:
-    """The text with each word as code that Markdown would take for more than a word: `__init__.py` is shown as it is."""
+    """Return the text with each word as code that Markdown would format, such as `__init__.py`."""
     return CODE_OR_WORD.sub(_quote, text)
 
 

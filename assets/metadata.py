@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from rota.run.replay import ReplayedRange
     from rota.run.samples import BatchSample
 
-MOST = 100  # rows of a table on the page, and partitions of a worker in it; `rota status` shows all
-PLOTS = 10  # workers whose load, and partitions whose lag, is a number of its own: Dagster plots each
-PLACE = 200  # letters of the path of a file, its last ones
+MAX_ROWS = 100  # of a table on the page, and partitions of a worker in it; `rota status` shows all
+PLOTS = 10  # workers with a plot of their load, and partitions with a plot of their lag
+PLACE = 200  # the last letters of a file's path that are shown
 
 
 def describe_epoch(
     done: "Rebalanced", picture: Mapping[str, Any], lags: Mapping[str, int], sparks: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """The metadata of an epoch: the sentence, the picture, the workers, the moves with their reasons, the numbers. `sparks`
-    are the addresses by worker."""
+    """Return the metadata of an epoch: the sentence, the picture, the workers, the moves with their reasons, the numbers.
+    `sparks` is worker -> address."""
     plan, measures = done.plan, done.plan.measures
     columns = plan.assignment.snapshot
     loads = dict(zip(columns.partition_ids, columns.load.tolist(), strict=True))
@@ -39,7 +39,7 @@ def describe_epoch(
             "partitions": len(held),
             "load": carried[worker],
             "spark": mask(sparks.get(worker) or "none"),
-            "holds": ", ".join(held[:MOST]) + (" ..." if len(held) > MOST else ""),
+            "holds": ", ".join(held[:MAX_ROWS]) + (" ..." if len(held) > MAX_ROWS else ""),
         }
         for worker, held in targets.items()
     ]
@@ -51,9 +51,9 @@ def describe_epoch(
             "load": round(m.load, 3),
             "reason": m.reason,
         }
-        for m in plan.moves[:MOST]
+        for m in plan.moves[:MAX_ROWS]
     ]
-    waiting = [{"partition": u.partition, "reason": u.reason} for u in plan.unassigned[:MOST]]
+    waiting = [{"partition": u.partition, "reason": u.reason} for u in plan.unassigned[:MAX_ROWS]]
     return {
         keys.HAPPENED: done.sentence,
         **picture,
@@ -74,7 +74,7 @@ def describe_epoch(
 
 
 def _list_plots(what: str, values: Mapping[str, float]) -> dict[str, float]:
-    """The sum, and the greatest `PLOTS` with their names: however many there are, an event has so many numbers."""
+    """Return the sum, and the greatest `PLOTS` values with their names."""
     if not values:
         return {}
     greatest = sorted(values, key=lambda name: (-values[name], name))[:PLOTS]
@@ -84,16 +84,16 @@ def _list_plots(what: str, values: Mapping[str, float]) -> dict[str, float]:
 
 
 def make_table(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue[Any]:
-    """At most `MOST` rows as Dagster's table; the text "none" if there are none."""
+    """Return at most `MAX_ROWS` rows as Dagster's table; the text "none" if there are none."""
     if not rows:
         return dg.MetadataValue.text("none")
-    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MOST]])
+    return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows[:MAX_ROWS]])
 
 
 def describe_batch(
     done: "CommittedBatch", incarnation: str, seen: "BatchSample", columns: Mapping[str, str]
 ) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a batch for the three assets.
+    """Return the metadata of a batch for the three assets.
 
     Args:
         done: the batch; an earlier run committed a healed one.
@@ -132,14 +132,14 @@ def describe_batch(
 
 
 def make_schema(columns: Mapping[str, str]) -> dg.TableSchema:
-    """Columns, name -> type, as Dagster's page lists them."""
+    """Return columns (name -> type) as Dagster's page lists them."""
     return dg.TableSchema([dg.TableColumn(printable(name), kind) for name, kind in columns.items()])
 
 
 def describe_idle(
     at: "IdlePartition", incarnation: str, last: Sequence[Mapping[str, Any]]
 ) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a partition with nothing new, for the three assets: the numbers of the `last` batch stay."""
+    """Return the metadata of a partition without new records, for the three assets, with the numbers of the `last` batch."""
     owner = describe_owner(incarnation, at.token, at.epoch)
     _, records, checkpoint = last
     return (
@@ -152,7 +152,7 @@ def describe_idle(
 def describe_replay(
     done: "ReplayedRange", own: "OwnView | None", offset: str, seen: "BatchSample"
 ) -> Sequence[Mapping[str, Any]]:
-    """The metadata of a replay, for the three assets, with what is `seen` of it. The owner and the offset did not change."""
+    """Return the metadata of a replay for the three assets. The owner and the offset did not change."""
     what = {keys.REPLAYED: f"[{done.start}, {done.end})"}
     return (
         {keys.INCARNATION: (own and own.incarnation) or "none", keys.TOKEN: own.token if own else 0, **what},
@@ -169,7 +169,7 @@ def describe_replay(
 
 
 def describe_maintenance(done: "Maintained") -> dict[str, int]:
-    """The metadata of a maintenance of both tables."""
+    """Return the metadata of a maintenance of both tables."""
     both = (done.main, done.quarantine)
     return {
         keys.MERGED: sum(one.before for one in both),
@@ -184,7 +184,7 @@ def describe_maintenance(done: "Maintained") -> dict[str, int]:
 
 
 def _describe_sample(seen: "BatchSample") -> Mapping[str, Any]:
-    """Where the records came from, and the first rows; what is unknown is left out."""
+    """Return where the records came from, and the first rows, as far as they are known."""
     rows = render(seen.rows)
     return {
         **({keys.READ_FROM: " to ".join(map(_show_place, seen.sources))} if seen.sources else {}),

@@ -1,5 +1,5 @@
-"""The names of the face, as Dagster's objects. Law: each comes from the prefix and the id of a group or pipeline alone, and
-no two ids share one; `rota.ids` has the grammar.
+"""The names of assets, sensors, jobs and tags. Law: each depends only on the prefix and the id of a group or pipeline, and
+two ids never have the same name; `rota.ids` has the grammar.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ CONSUME, INCARNATION = "rota/consume", f"{HIDDEN_TAG}rota_incarnation"  # tags o
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of one `rota.dagster.definitions`. `prefix` begins all of them: two deployments of the same pipelines on one
-    instance of Dagster differ in it."""
+    """The names of one `rota.dagster.definitions`. `prefix` begins each, and differs between two deployments of the same
+    pipelines on one instance of Dagster."""
 
     prefix: tuple[str, ...] = ()
 
@@ -37,11 +37,11 @@ class Names:
         return self._asset_key(pipeline, "records")
 
     def checkpoints(self, pipeline: str) -> dg.AssetKey:
-        """How far a partition got."""
+        """The next offset of a partition."""
         return self._asset_key(pipeline, "checkpoints")
 
     def consumed(self, pipeline: str) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
-        """The three assets of a pipeline, in the order of the line."""
+        """The three assets of a pipeline, upstream first."""
         return self.ownership(pipeline), self.records(pipeline), self.checkpoints(pipeline)
 
     def partition_set(self, pipeline: str) -> dg.DynamicPartitionsDefinition:
@@ -53,11 +53,11 @@ class Names:
         return ids.dagster_name(*self.prefix, of, kind)
 
     def membership_sensor(self, group: str) -> str:
-        """The sensor that asks for a rebalance."""
+        """The sensor that requests a rebalance."""
         return self.name(group, "membership")
 
     def backlog_sensor(self, pipeline: str) -> str:
-        """The sensor that launches runs for what is new."""
+        """The sensor that launches runs for new records."""
         return self.name(pipeline, "backlog")
 
     def checks(self, pipeline: str) -> str:
@@ -81,19 +81,19 @@ class Names:
         return self.name(pipeline, "maintain")
 
     def consume_op(self, pipeline: str) -> str:
-        """The one step of the jobs that consume and replay, whose config a run carries."""
+        """The one step of the jobs that consume and replay; a run's config is the config of this step."""
         return self.name(pipeline, "batch")
 
     def picture(self, group: str, epoch: int) -> tuple[str, ...]:
-        """The picture of an epoch, among the keys of Dagster's logs of runs."""
+        """The key of an epoch's picture, among the keys of Dagster's logs of runs."""
         return "rota", *self.prefix, group, f"epoch-{epoch}"
 
     def tags(self, kind: str, of: str) -> dict[str, str]:
-        """What a run of the job `<of>__<kind>` carries: by it the limits of an instance count, and commands find the job."""
+        """The tag of the runs of `<of>__<kind>`, for the limits of an instance, and for commands that look for the job."""
         return {f"rota/{kind}": self._path(of)}
 
     def epoch_tags(self, group: str, epoch: int) -> dict[str, str]:
-        """What the run that published an epoch carries, and each consuming run that was launched under it."""
+        """The tag of the run that published an epoch, and of each consuming run that was launched under it."""
         return {"rota/epoch": f"{self._path(group)}/{epoch}"}
 
     def _asset_key(self, of: str, kind: str) -> dg.AssetKey:

@@ -8,10 +8,10 @@ import dagster as dg
 
 from rota import ids
 
-OFFSET, TOKEN = "offset", "token"  # the reported offset of a partition: later batches are not reported yet
+OFFSET, TOKEN = "offset", "token"  # of the newest reported batch of a partition
 REPLAYED = "replayed"  # of a replay: such a materialization is no batch
-NEEDS = "needs"  # of a check: what an alert is made from
-ERROR = ids.ERROR_KIND  # of a failed step: how many fail of one thing
+NEEDS = "needs"  # of a check: alerts are made from them
+ERROR = ids.ERROR_KIND  # of a failed step: the kind of its error
 HAPPENED, EPOCH, MOVES, MOVED, PLACED = ids.HAPPENED, ids.EPOCH, ids.MOVES, ids.MOVED, ids.PLACED  # of an epoch
 READ_BACK = (OFFSET, TOKEN, REPLAYED, NEEDS, ERROR, HAPPENED, EPOCH, MOVES, MOVED, PLACED)
 
@@ -27,5 +27,5 @@ ROW_COUNT, SCHEMA = "dagster/partition_row_count", "dagster/column_schema"  # na
 
 
 def is_of_batch(made: dg.AssetMaterialization | None) -> bool:
-    """Whether the materialization reports a consumed batch."""
+    """Return whether the materialization reports a consumed batch."""
     return made is not None and REPLAYED not in made.metadata

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class Replay(dg.Config):
-    """What is read again of each partition of the run, and whose rows are replaced.
+    """The offsets that are read again in each partition of the run, and whose rows are replaced.
 
-    One of these: the offsets [from, to); `files`; what was consumed from `since` to `until` (ISO 8601, UTC by default), or
-    with `stamped` what has such timestamps in the source; what `changed` since.
+    One of these: the offsets [from, to); `files`; all that was consumed from `since` to `until` (ISO 8601, UTC by default),
+    or with `stamped` all records with such timestamps; the files that `changed` after they were consumed.
     """
 
     start: int | None = Field(default=None, alias="from", ge=0)
@@ -39,7 +39,7 @@ class Replay(dg.Config):
     changed: bool = False
 
     def choose(self) -> "Choice":
-        """The choice that the config means. Raises ConfigError."""
+        """Return the choice of this config. Raises ConfigError."""
         from rota.run.spans import Choice, parse_time
 
         given = None if self.start is None and self.end is None else (self.start or 0, self.end or 0)
@@ -48,10 +48,10 @@ class Replay(dg.Config):
 
 
 class Batch(dg.Config):
-    """What a run works on. Left empty (a click, a backfill): the partitions selected on the page, for their owners of now.
+    """What a run works on. Empty (a click, a backfill): the partitions selected on the page, for their current owners.
 
-    Law: a partition that the group does not know is refused, before anything is done, where a person typed it: in a config
-    without an incarnation. What a sensor or the page names may have been forgotten since, and the others go on."""
+    Law: a run without an incarnation, whose config a user typed, refuses an unknown partition before it does anything. The
+    partitions that a sensor or the page names may have been forgotten since: such a run consumes the others."""
 
     incarnation: str | None = None
     partitions: list[str] | None = None
@@ -59,7 +59,7 @@ class Batch(dg.Config):
 
 
 def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
-    """The three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned parent."""
+    """Return the three assets. Only the first has a parent outside the step, as Dagster requires of an unpartitioned one."""
     shown: dict[str, Any] = {
         "group_name": dagster_name(pipeline.name),  # two pipelines of a group of workers are two rows on the page
         "owners": list(pipeline.owners) or [f"team:{pipeline.group}"],
@@ -75,8 +75,8 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
             deps=[names.assignment(pipeline.group)],
             kinds={"zookeeper"},
             code_version=provenance.CODE_VERSION,
-            description=f"Which worker owns each partition of `{pipeline.name}`, under which token and epoch: noted with "
-            "its first batch, or within two looks of the checks if nothing landed since it moved.",
+            description=f"Which worker owns each partition of `{pipeline.name}`, under which token and epoch: reported with "
+            "its first batch, or within two observations of the checks if nothing landed since it moved.",
             **shown,
         ),
         dg.AssetSpec(
@@ -99,9 +99,9 @@ def make_specs(pipeline: Pipeline, names: Names) -> list[dg.AssetSpec]:
 
 
 def _show_columns(pipeline: Pipeline, place: str) -> dict[str, Any]:
-    """The columns of the table at `place`, for the asset itself: the page shows them where the newest materialization does
-    not tell them, of most batches and of a replay. None where there is no table yet, or it cannot be read."""
-    if not Path(place).is_dir():  # what reads tables takes a while to import
+    """Return the columns of the table at `place`, which the page shows if the newest materialization has none, as most have.
+    Empty if there is no table yet, or it cannot be read."""
+    if not Path(place).is_dir():  # to import what reads tables takes time
         return {}
     from rota.registry import open_tables
     from rota.run.samples import read_columns
@@ -111,7 +111,7 @@ def _show_columns(pipeline: Pipeline, place: str) -> dict[str, Any]:
 
 
 def _fill_in(path: str) -> str:
-    """The path as a person looks for it; as it was declared where a variable is not set here."""
+    """Return the path with its variables replaced; as it was declared if a variable is not set here."""
     try:
         return mask(expand(path))
     except ConfigError:
@@ -119,9 +119,9 @@ def _fill_in(path: str) -> str:
 
 
 def make_pipeline_assets(pipeline: Pipeline, names: Names) -> dg.AssetsDefinition:
-    """The three assets of a pipeline.
+    """Return the three assets of a pipeline.
 
-    Invariants: each launch consumes what is new, unless its config has a replay. A run for a worker serves it for a while. A
+    Invariants: each launch consumes new records, unless its config has a replay. A run for a worker serves the worker. A
     click consumes once.
     """
 

@@ -1,8 +1,8 @@
 """Observes a whole pipeline, and evaluates each of its checks.
 
-Invariant: a check fails for the needs that `rota.face.needs` finds, as in `rota status`. An observation continues from the
+Invariant: a check fails for the needs that `rota.face.needs` finds, as in `rota status`. An observation starts from the
 memory of the one before: the versions of the log that were read, their faults, and the age of each need. A first observation
-and a click have no memory: they read the whole log, and each need is new. Durations are on ZooKeeper's clock.
+and a click have no memory: they read the whole log, and each need is new. Ages are on ZooKeeper's clock.
 """
 
 import json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rota.face.dagster_state import DagsterSeen
     from rota.face.health import TableSeen
 
-OVERLAP = 500  # versions of the log before the newest that every observation reads, too
+OVERLAP = 500  # versions before the newest one of the last observation, which every observation reads again
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class Memory:
     due: float | None = None  # seconds after the observation until one of its needs needs an operator, unless it heals
 
     def dump(self) -> str:
-        """The memory as JSON."""
+        """Return the memory as JSON."""
         return json.dumps(asdict(self))
 
 
 def load_memory(text: str | None) -> Memory:
-    """The memory of a dump. Without one, and of one that another version of rota wrote: that of a first observation."""
+    """Return the memory of a dump; an empty one if there is none, or another version of rota wrote it."""
     try:
-        said = json.loads(text or "{}")
-        return Memory(**{**said, "behind": {p: (*lag,) for p, lag in said.get("behind", {}).items()}})
+        stored = json.loads(text or "{}")
+        return Memory(**{**stored, "behind": {p: (*lag,) for p, lag in stored.get("behind", {}).items()}})
     except (ValueError, TypeError, AttributeError):
         return Memory()
 
@@ -70,9 +70,9 @@ def evaluate_pipeline(
         tree: the group of the pipeline.
         pipeline: the pipeline.
         names: its names on the page.
-        memory: what the observation before left.
-        dagster: the sensors and failed runs in Dagster's storage; None if it was not asked.
-        held: keeps what the observations have read of the table and the index.
+        memory: the memory of the observation before.
+        dagster: the sensors and failed runs in Dagster's storage; None if they were not read.
+        held: caches the logs of the table and the index.
 
     Returns:
         The evaluations of the checks of the pipeline and of its group, and the memory for the next observation.
@@ -87,14 +87,14 @@ def evaluate_pipeline(
     facts, basis = read_records(tree, [pipeline.name])
     table, newest = read_table(tree, pipeline, basis.meta.id, facts.partitions, memory, held)
     one = read_pipeline(tree, pipeline, facts, table, held)
-    if newest < memory.upto:  # the table was replaced: the faults found before are not in this one
+    if newest < memory.upto:  # the table was replaced, and the earlier faults with it
         memory = replace(memory, stale={}, gaps={})
     one = replace(one, stale={**memory.stale, **one.stale}, gaps={**memory.gaps, **one.gaps})
     seen = replace(make_seen(tree, facts, basis, [one]), dagster=dagster)
     found, kept = needs.find_needs(seen, NeedsMemory(memory.since, memory.behind, memory.seen))
-    said = checks.evaluate_needs(found, pipeline, names, len(facts.partitions))
+    evaluations = checks.evaluate_needs(found, pipeline, names, len(facts.partitions))
     due = min((need.due - seen.now for need in found if not need.person and need.due < float("inf")), default=None)
-    return said, Memory(newest, one.stale, one.gaps, kept.since, kept.behind, kept.at, due=due)
+    return evaluations, Memory(newest, one.stale, one.gaps, kept.since, kept.behind, kept.at, due=due)
 
 
 def read_table(
@@ -104,7 +104,7 @@ def read_table(
     all.
 
     Returns:
-        What was read of the table, and its newest version.
+        The table, and its newest version.
     """
     from rota.errors import RotaError
     from rota.face.health import TableSeen, describe_refusal
@@ -124,9 +124,9 @@ def read_table(
 
 
 def make_checks(pipeline: Pipeline, names: Names) -> dg.AssetChecksDefinition:
-    """The checks of a pipeline, for a click. The sensor of the pipeline's checks reports them without one.
+    """Return the checks of a pipeline, for a click. The sensor of the pipeline's checks reports them without a click.
 
-    The step reads no asset of its run, so a click on "Materialize" does not skip it where nothing is new.
+    The step reads no asset of its run, so a click on "Materialize" evaluates them even if there are no new records.
     """
     specs = checks.list_checks(pipeline, names)
 
@@ -136,8 +136,8 @@ def make_checks(pipeline: Pipeline, names: Names) -> dg.AssetChecksDefinition:
     )
     def check(context: dg.OpExecutionContext, rota_zookeeper: ZooKeeperResource) -> Iterator[object]:
         with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
-            said, _ = evaluate_pipeline(tree, pipeline, names, Memory())
-        for one in said:
+            evaluations, _ = evaluate_pipeline(tree, pipeline, names, Memory())
+        for one in evaluations:
             if one.asset_check_key in context.selected_asset_check_keys:
                 yield checks.make_result(one)
 

@@ -1,4 +1,4 @@
-"""Records for a run with keys in its config what Dagster records by itself for a partitioned run."""
+"""Records what Dagster itself records only for a partitioned run, for runs that have their partitions in the config."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,7 +15,7 @@ CODE_VERSION = "1"
 
 
 def announce(context: dg.AssetExecutionContext, assets: Iterable[dg.AssetKey], partitions: Iterable[str]) -> None:
-    """Makes Dagster show the partitions as in progress, and as failed if the run fails."""
+    """Make Dagster show the partitions as in progress, and as failed if the run fails."""
     step = context.op_execution_context.get_step_execution_context().step.key
     listed = tuple(partitions)
     for asset in assets:
@@ -25,21 +25,21 @@ def announce(context: dg.AssetExecutionContext, assets: Iterable[dg.AssetKey], p
             context.instance.report_dagster_event(event, context.run.run_id)
 
 
-def aim(said: dg.AssetCheckEvaluation, made: dg.EventLogRecord | None) -> dg.AssetCheckEvaluation:
-    """The evaluation as one of this materialization: SQLite has only the second in which one was stored, and Dagster counts
-    none of the same second else."""
+def aim(evaluation: dg.AssetCheckEvaluation, made: dg.EventLogRecord | None) -> dg.AssetCheckEvaluation:
+    """Return the evaluation with this materialization as its target. Without a target, Dagster counts no evaluation that was
+    stored in the same second as the materialization, because SQLite stores only the second."""
     if made is None:
-        return said
+        return evaluation
     target = AssetCheckEvaluationTargetMaterializationData(
         storage_id=made.storage_id, run_id=made.run_id, timestamp=made.timestamp
     )
-    aimed: dg.AssetCheckEvaluation = copy(said, target_materialization_data=target)
+    aimed: dg.AssetCheckEvaluation = copy(evaluation, target_materialization_data=target)
     return aimed
 
 
 def read_lineage_tags(instance: dg.DagsterInstance, parent: dg.AssetKey) -> Mapping[str, str]:
-    """The tags that say from which materialization of the parent another one is made. Without them Dagster shows
-    "unsynced"."""
+    """Return the tags that name the materialization of the parent from which another one is made. Without them Dagster
+    shows "unsynced"."""
     latest = instance.fetch_materializations(parent, limit=1).records
     if not latest or not latest[0].asset_materialization:
         return {"dagster/code_version": CODE_VERSION}

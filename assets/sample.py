@@ -1,10 +1,10 @@
-"""Rows as a small table of Markdown, which Dagster's page shows without a click.
+"""Renders rows as a small Markdown table, which Dagster's page shows without a click.
 
 Laws:
-1. A value is text: it makes no cell, no line, no image and no HTML. An address may be a link to itself.
-2. The table is at most `WIDTH` letters wide, and has less than 1,000 characters: the page folds a longer text, and the
-   event log keeps each one. Columns that do not fit are left out, which the last column shows.
-3. It holds no secret that this process knows.
+1. A value is rendered as text: it starts no cell, line, image or HTML. The page may make a link of an address.
+2. The table is at most `WIDTH` letters wide, and has at most `MAX_LENGTH` characters: the page folds a longer text, and the
+   event log keeps each one. Columns that do not fit are left out; then the last column is `MORE`.
+3. It contains no secret that this process knows.
 """
 
 import re
@@ -12,23 +12,23 @@ from collections.abc import Mapping, Sequence
 
 from rota.errors import mask, printable
 
-WIDTH, CELL, LONGEST = 96, 24, 999
-SPECIAL = re.compile(r"[\\`*_{}\[\]<>|~&!$^]")  # what Markdown and HTML read as more than a letter
+WIDTH, CELL, MAX_LENGTH = 96, 24, 999
+SPECIAL = re.compile(r"[\\`*_{}\[\]<>|~&!$^]")  # letters with a meaning in Markdown or HTML
 MORE = "…"
 APART = "\x1f"  # no printable text holds it
 
 
 def render(rows: Sequence[Mapping[str, object]]) -> str:
-    """The table; empty without rows."""
+    """Return the table; empty without rows."""
     if not rows:
         return ""
     names = list(rows[0])
     lines = _mask([[_show(name) for name in names], *([_show(row.get(name)) for name in names] for row in rows)])
     widths = [max(len(line[i]) for line in lines) + 3 for i in range(len(names))]
     fitting = max(1, sum(sum(widths[: i + 1]) <= WIDTH for i in range(len(names))))
-    while len(text := _draw(lines, fitting)) > LONGEST and fitting > 1:
+    while len(text := _draw(lines, fitting)) > MAX_LENGTH and fitting > 1:
         fitting -= 1
-    return text if len(text) <= LONGEST else ""
+    return text if len(text) <= MAX_LENGTH else ""
 
 
 def _draw(lines: Sequence[Sequence[str]], columns: int) -> str:
@@ -41,7 +41,7 @@ def _draw(lines: Sequence[Sequence[str]], columns: int) -> str:
 
 
 def _mask(lines: list[list[str]]) -> list[list[str]]:
-    """The cells without secrets, cut to their length."""
+    """Return the cells without secrets, each cut to `CELL` letters."""
     masked = iter(mask(APART.join(cell for line in lines for cell in line)).split(APART))
     return [[_cut(next(masked)) for _ in line] for line in lines]
 

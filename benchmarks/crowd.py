@@ -18,7 +18,7 @@ from pathlib import Path
 
 import click
 
-from rota.cli.worker import LATER, SOON
+from rota.cli.worker import BUSY_PAUSE, IDLE_PAUSE
 from rota.coordination.change_signal import ChangeSignal
 from rota.coordination.client import connect
 from rota.coordination.embedded import EmbeddedZooKeeper
@@ -48,7 +48,7 @@ def live_as(worker: str, hosts: str, group: str) -> None:
                 changed.listen(store, agent.paths.assign(worker))
             for _ in agent.cycle():
                 pass
-            changed.wait(agent.find_pause(SOON, LATER))
+            changed.wait(agent.find_pause(BUSY_PAUSE, IDLE_PAUSE))
 
 
 def live_as_all(workers: list[str], hosts: str, group: str) -> None:

@@ -23,7 +23,7 @@ from benchmarks.hopping import DELAY, LEASE, RACES, Hops, count_hops, make_optio
 from benchmarks.port import Port
 from benchmarks.tally import Tally, count_taken, judge
 from benchmarks.virtual import DIES, JOINS, LATE, WORKERS, Case, Row
-from rota.cli.worker import LATER, SOON
+from rota.cli.worker import BUSY_PAUSE, IDLE_PAUSE
 from rota.coordination.alone import found_own_records
 from rota.coordination.change_signal import ChangeSignal
 from rota.coordination.client import ZooKeeperStore, connect
@@ -77,7 +77,7 @@ class Hand(threading.Thread):
                 if self.ended.is_set():
                     return
             late = self.rng.expovariate(1 / self.lateness) if self.lateness else 0.0
-            self.changed.wait(self.agent.find_pause(SOON, LATER) + late)
+            self.changed.wait(self.agent.find_pause(BUSY_PAUSE, IDLE_PAUSE) + late)
 
     def die(self) -> None:
         """No further step, and no goodbye."""

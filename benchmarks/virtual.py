@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.tally import Change, Phase, Tally, judge
-from rota.cli.worker import LATER, SOON
+from rota.cli.worker import BUSY_PAUSE, IDLE_PAUSE
 from simulator.actors import Parts, WorkerProcess
 from simulator.simulation import Result, Simulation
 from simulator.world import Happening, Timing, World
@@ -77,7 +77,7 @@ class Stretch(Simulation):
 
     def rest(self, worker: WorkerProcess) -> float:
         """As long as the process of a worker lets it rest, and as much longer as it is late."""
-        pause = self.rng.uniform(0.9, 1.1) * worker.agent.find_pause(SOON, LATER)
+        pause = self.rng.uniform(0.9, 1.1) * worker.agent.find_pause(BUSY_PAUSE, IDLE_PAUSE)
         return pause + (self.rng.expovariate(1 / self.lateness) if self.lateness else 0.0)
 
     def run(self) -> Result:

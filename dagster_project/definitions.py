@@ -1,5 +1,5 @@
-"""The code location of this checkout, made with rota's own library. What is yours to change stands here: folder, prefix,
-resources, executor, and definitions of your own beside rota's."""
+"""The code location of this checkout. Change here the folder, the prefix, the resources and the executor, and add your own
+definitions beside rota's."""
 
 import os
 from pathlib import Path

@@ -1,10 +1,9 @@
-"""Starts runs from a process that has imported their libraries already.
+"""Forks runs from a process that has imported their libraries.
 
-Dagster's code server starts a run in a process of its own by multiprocessing's "spawn", which imports Dagster, SQLAlchemy,
-pandas and PySpark before the first line of the run: two thirds of the processor time of a small batch, and as much of the
-time from a dead worker to the next commit. With multiprocessing's "forkserver" one process without threads imports them and
-is forked for each run. Law: that process imports nothing of the user's, so a run loads the pipeline files as they are now.
-Where Dagster starts runs otherwise, nothing changes.
+Dagster's code server starts a run by multiprocessing's "spawn". The new process imports Dagster, SQLAlchemy, pandas and
+PySpark before the first line of the run: two thirds of the processor time of a small batch, and of the time from a dead
+worker to the next commit. With "forkserver", one process without threads imports them and is forked for each run. Law: that
+process imports no file of the user, so a run loads the current pipeline files. Runs with another launcher do not change.
 """
 
 import multiprocessing
@@ -22,8 +21,8 @@ PRELOADED = [
 
 
 def warm() -> None:
-    """Makes "spawn" in this process fork the prepared process, which starts with the first run."""
-    if sys.platform == "linux":  # elsewhere forking what these libraries loaded is not safe
+    """Make "spawn" in this process fork the prepared process, which starts with the first run."""
+    if sys.platform == "linux":  # on other systems it is not safe to fork after these imports
         multiprocessing.set_forkserver_preload(PRELOADED)
         spawn = multiprocessing.get_context("spawn")
         spawn.Process = multiprocessing.get_context("forkserver").Process  # type: ignore[misc, assignment]

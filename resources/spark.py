@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class SparkResource(LocationResource):
     """The lazy session of dagster-pyspark, with the endpoint of the run's worker as `spark.remote`.
 
-    Laws: a run that needs no Spark starts none. A run for several workers has one session at a time. The server's token
-    comes from this process's environment, never from the endpoint.
+    Laws: a run that needs no Spark opens no session. A run for several workers has one session at a time. The server's
+    token comes from this process's environment, never from the endpoint.
 
     Args:
         config: settings for every session, such as `spark.sql.*`.

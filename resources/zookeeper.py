@@ -1,4 +1,4 @@
-"""ZooKeeper for ticks and runs: one session each, closed at its end."""
+"""The connection to ZooKeeper: each tick and each run has one session, which is closed at its end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

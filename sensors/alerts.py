@@ -5,7 +5,7 @@ Laws:
    it that fails as an error; or a run of it that failed and is not retried automatically.
 2. A cause is sent once, and once more when it is over, however many runs, partitions or sensors have it. The first tick
    also sends causes that are older than the sensor, except failed runs.
-3. A failed run is over when all that failed in it succeeded later: see `is_mended`.
+3. The cause of a failed run is over when all that failed in the run succeeded later: see `has_recovered`.
 4. Dagster stores the sent causes with the tick, after they were sent. If it cannot store them (SQLite waits 5 s on a busy
    machine), the next tick sends them again. In the other order an alert could be lost.
 """
@@ -19,7 +19,7 @@ from typing import Literal, Self
 
 import dagster as dg
 
-from rota.dagster.assets.checks import read_said
+from rota.dagster.assets.checks import read_evaluation
 from rota.dagster.assets.names import INCARNATION
 from rota.dagster.assets.page_keys import NEEDS
 from rota.dagster.sensors.runs import explain_failure
@@ -32,12 +32,12 @@ TICK = 30  # seconds between two ticks
 MAX_RUNS = 100  # failed runs that one tick reads, and that the cursor keeps of a cause
 PARTITION, RANGE = "dagster/partition", ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 PARTITION_TAGS = (PARTITION, *RANGE)
-RETRIED = {INCARNATION, REBALANCE_TAG}  # tags of runs that a sensor launches again: a need reports if that is in vain
+RETRIED = {INCARNATION, REBALANCE_TAG}  # tags of runs that a sensor launches again: a need reports repeated failures
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What an operator receives. `title` is one line. `path` is where to look, below the address of Dagster's page."""
+    """A message to an operator. `title` is one line. `path` is where to look, below the address of Dagster's page."""
 
     title: str
     text: str
@@ -60,7 +60,7 @@ class AlertCause:
         title: see `Alert`.
         place: where the cause is reported first.
         text: see `Alert`.
-        runs: the ids of the runs that failed for it and are not mended.
+        runs: the ids of the runs that failed for it and have not recovered.
     """
 
     title: str
@@ -107,7 +107,7 @@ def make_alert_sensor(tell: Callable[[Alert], object], name: str = "alerts") -> 
         kept = {key: still for key, one in sent.items() if (still := _keep(context, one, found.get(key), unknown))}
         alerts = [Alert(one.title, one.text, one.place.path) for key, one in found.items() if key not in sent]
         over = [one for key, one in sent.items() if key not in kept]
-        alerts += [Alert(f"over: {one.title}", "It is well again.", one.place.path) for one in over]
+        alerts += [Alert(f"over: {one.title}", "The cause is gone.", one.place.path) for one in over]
         for alert in alerts:
             context.log.info(alert.title)
             tell(alert)
@@ -127,14 +127,14 @@ def _keep(
     """
     if sent.runs:
         failed = dict.fromkeys((*sent.runs, *(found.runs if found else ())))
-        still = tuple(run for run in failed if not is_mended(context, run))[-MAX_RUNS:]
+        still = tuple(run for run in failed if not has_recovered(context, run))[-MAX_RUNS:]
         return replace(sent, runs=still) if still else None
     if found:
         return replace(sent, place=replace(sent.place, check=found.place.check))
     return sent if sent.place.check in unknown else None
 
 
-def is_mended(context: dg.SensorEvaluationContext, run_id: str) -> bool:
+def has_recovered(context: dg.SensorEvaluationContext, run_id: str) -> bool:
     """Return whether all that failed in the run succeeded later, or the run was deleted.
 
     For a run of assets: each of its assets that the run did not materialize was materialized after it, in the run's
@@ -177,22 +177,22 @@ def read_checks(
     """Read the checks of this code location.
 
     Returns:
-        the needs that they quote, each with the first check that quotes it; the errors of the other checks; and the checks
-        without a result.
+        the needs in their results, each with the first check that contains it; the errors of the other checks; and the
+        checks without a result.
     """
     needs: dict[Need, Place] = {}
     failing: dict[str, AlertCause] = {}
     unknown: list[str] = []
     for key in sorted(_repository(context).asset_graph.asset_check_keys, key=str):
-        last, asset = read_said(context.instance, key), key.asset_key.to_user_string()
+        last, asset = read_evaluation(context.instance, key), key.asset_key.to_user_string()
         place = Place(f"{asset}:{key.name}", f"/assets/{asset}?view=checks")
         if last is None:
             unknown.append(place.check)
-        elif not (said := last[0]).passed and said.severity == dg.AssetCheckSeverity.ERROR:
-            if quoted := getattr(said.metadata.get(NEEDS), "value", None):
+        elif not (evaluation := last[0]).passed and evaluation.severity == dg.AssetCheckSeverity.ERROR:
+            if quoted := getattr(evaluation.metadata.get(NEEDS), "value", None):
                 needs = {Need.read(need): place for need in quoted} | needs
             else:
-                text = said.description or "the check gives no reason"
+                text = evaluation.description or "the check gives no reason"
                 failing[f"{place.check} {digest(text)}"] = AlertCause(f"{asset}: {key.name} failed", place, text)
     return needs, failing, unknown
 

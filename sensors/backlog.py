@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rota.run.work import Work, WorkWatcher
 
 ONCE = "dagster/max_retries"  # Dagster's tag of a run that crashed: how often Dagster retries it
-FRESH = 3.0  # seconds after which Dagster is asked again whether the runs are alive
+FRESH = 3.0  # seconds after which the runs are read again from Dagster's storage
 
 
 def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
     """Return the sensor. Law: an incarnation of a worker has at most one unfinished run, and a lost worker has none.
 
-    The code server keeps what the ticks have read of the index.
+    The code server caches the logs of the indexes between ticks.
     """
     held = Held()
 
@@ -58,9 +58,9 @@ def make_backlog_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition
 class Polls:
     """The polls of one tick.
 
-    Invariant: a poll that launches a run read the runs first. It reads them from Dagster's storage if, by ZooKeeper and the
-    source, a worker may be without a run or is lost. It checks every `FRESH` seconds that runs are alive. For an idle
-    pipeline it reads the runs once a tick, and asks ZooKeeper whether anything changed.
+    Invariant: a poll that launches a run reads the runs first. It reads them from Dagster's storage if, by ZooKeeper and the
+    source, a worker may be without a run or is lost, and every `FRESH` seconds while runs are alive. For an idle pipeline it
+    reads them once a tick, and polls ZooKeeper for changes.
     """
 
     mine: runs.Runs
@@ -92,7 +92,7 @@ class Polls:
 
         A run has no run_key: Dagster never launches a key again, even if its run failed.
         """
-        if not self.tree.exists():  # the membership sensor founds the group
+        if not self.tree.exists():  # the membership sensor creates the group
             return
         self.asked = time.monotonic()
         open_runs = self.mine.list_unfinished(self.tree)

@@ -20,21 +20,19 @@ from rota.ids import REBALANCE_TAG, WORKER_TAG
 from rota.pipeline import Pipeline
 
 TICK = 15  # seconds between two ticks; most ticks observe nothing
-PAUSE = 25.0  # seconds between two observations, at least
-REST = 20  # the pause after an observation, as a multiple of its duration: with 100,000 partitions it takes seconds
+MIN_PAUSE = 25.0  # seconds between two observations
+PAUSE_FACTOR = 20  # the pause as a multiple of the observation's duration: seconds with 100,000 partitions
 SILENT = 75.0  # seconds without an observation after which the page reports that
-LONGEST = 45.0  # seconds of such a pause, at most: a busy machine must not delay the next observation for longer
+MAX_PAUSE = 45.0  # seconds between two observations, on a busy machine, too
 
 
 def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
     """Return the sensor.
 
     Invariants: it also observes a pipeline without runs. A rewritten file, a parked or an unowned partition is on the page
-    within two observations. Observations take a twentieth of the time, unless that makes a pause longer than `LONGEST`
-    seconds. A need that may heal is observed again when it is due. The code server keeps what the observations have read of
-    tables and indexes.
-
-    The backlog sensor launches runs whatever the checks report.
+    within two observations. Observations take a twentieth of the time, unless the pause would be longer than `MAX_PAUSE`
+    seconds. A need that may heal is observed again when it is due. The code server caches the logs of tables and indexes
+    between ticks. No result of a check keeps the backlog sensor from launching runs.
     """
     held = Held()
 
@@ -56,7 +54,7 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
             with in_one_line(), rota_zookeeper.tree(pipeline.group) as tree:
                 if not tree.exists():
                     return dg.SkipReason(f"group {pipeline.group} is not founded yet")
-                said, memory = evaluate_pipeline(
+                evaluations, memory = evaluate_pipeline(
                     tree, pipeline, names, before, see_dagster(context, pipeline, names), held
                 )
                 moved, upto = show_claims(context.instance, tree, pipeline, names, before.claims)
@@ -68,9 +66,9 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
             raise
         for claim in moved:  # before the checks: the page counts a check only for the newest materialization
             context.instance.report_runless_asset_event(claim)
-        unshown = find_unshown(context.instance, said)
+        unshown = find_unshown(context.instance, evaluations)
         memory = replace(memory, at=(now := time.time()), took=max(0.0, now - began), claims=upto)
-        wrong = ", ".join(one.check_name for one in said if not one.passed)
+        wrong = ", ".join(one.check_name for one in evaluations if not one.passed)
         return dg.SensorResult(
             skip_reason=f"failed: {wrong}" if wrong else "all checks passed",
             asset_events=[*unshown, *moved],
@@ -82,7 +80,7 @@ def make_checks_sensor(pipeline: Pipeline, names: Names) -> dg.SensorDefinition:
 
 def choose_pause(memory: Memory) -> float:
     """Return the seconds from the observation that left this memory to the next one."""
-    pause = min(LONGEST, max(PAUSE, REST * memory.took))
+    pause = min(MAX_PAUSE, max(MIN_PAUSE, PAUSE_FACTOR * memory.took))
     return pause if memory.due is None else min(pause, memory.due)
 
 

@@ -13,8 +13,8 @@ from rota.dagster.sensors.polling import count_places, poll
 from rota.ids import partition_id
 from rota.pipeline import Group
 
-# Dagster's data version of an external asset without one. With another, an epoch that moves nothing would leave the
-# assignment "unsynced".
+# Dagster's data version of an external asset without one. With another version, the assignment would be "unsynced" after an
+# epoch that moves nothing.
 VERSION = {"dagster/data_version": "INITIAL"}
 PAUSE = 2.0  # seconds between two polls while no worker joins or leaves: for new partitions and overrides
 
@@ -22,9 +22,9 @@ PAUSE = 2.0  # seconds between two polls while no worker joins or leaves: for ne
 def make_membership_sensor(group: Group, catalog: Catalog, names: Names) -> dg.SensorDefinition:
     """Return the sensor.
 
-    Invariants: it compares the group with the basis of the published epoch. It remembers only the settings that it wrote, so
-    that it does not overwrite those of another deployment. It notices at once that a worker joined or ended. A failed report
-    stops no rebalance.
+    Invariants: it compares the group with the basis of the published epoch. It stores only the settings that it wrote, so
+    that it does not overwrite those of another deployment. A watch reports at once that a worker joined or ended. A failed
+    report stops no rebalance.
     """
 
     @dg.sensor(

@@ -2,7 +2,7 @@
 
 A run materializes `ownership` with each partition's first batch under a new token. A partition without new records has no
 batch, so its former owner would stay on the page. Invariants:
-1. A claim is reported once, if the page has another token of that partition by then. A run reports most claims earlier.
+1. A claim is reported once, and only if the page has another token of that partition. A run reports most claims earlier.
 2. An observation compares at most `MAX_CLAIMS` claims and reports at most `MAX_EVENTS`, the oldest first. The next one
    continues after those: a sensor's tick is short, and Dagster stores some hundred events a second. Tokens grow with each
    claim, so the newest compared token is the cursor.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.coordination.views import OwnView
 
-MAX_CLAIMS, MAX_EVENTS = 500, 100  # that one observation compares with the page, and reports
+MAX_CLAIMS, MAX_EVENTS = 500, 100  # claims that one observation compares with the page, and claims that it reports
 
 
 def show_claims(
@@ -59,7 +59,7 @@ def _show(
     epoch: int,
     seen: Mapping[str, str],
 ) -> Iterator[dg.AssetMaterialization]:
-    """Yield the materialization of one claim, unless it is on the page, or nothing of the partition is."""
+    """Yield the materialization of one claim, unless the page has it, or has no materialization of the partition."""
     filters = dg.AssetRecordsFilter(asset_key=asset, asset_partitions=[partition])
     for record in instance.fetch_materializations(filters, limit=1).records:
         last = record.asset_materialization

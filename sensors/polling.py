@@ -4,10 +4,10 @@ Invariants:
 1. No other sensor waits for rota's. If Dagster evaluates sensors one after another (without `use_threads` in
    dagster.yaml, its default), a tick polls once. Otherwise ticks wait in at most half of the threads of the daemon and of
    the code server.
-2. Between two polls is a pause. A watch of ZooKeeper ends the pause (a `ChangeSignal`), so that it can be long. Polls take
-   at most a quarter of the time.
-3. No tick outlives its code. If the code server ends, as by a reload of the code location, a tick ends with its pause.
-4. A tick costs more than many polls, so a tick that finds nothing is long.
+2. Polls take at most a quarter of the time. A watch in ZooKeeper (a `ChangeSignal`) ends the pause between two polls, so
+   that the pause can be long.
+3. If the code server ends, for example because its code location is reloaded, a tick ends after its pause.
+4. A tick costs more than many polls, so a tick that finds nothing polls for `WINDOW` seconds.
 """
 
 import os
@@ -23,8 +23,8 @@ from rota.dagster.private import GUARDS, SERVERS
 
 T = TypeVar("T")
 
-# Seconds that a tick may take. Dagster starts ticks every 5 s: a window that ends just before such a moment leaves hardly
-# any time without a tick. Dagster allows 60 s. But its daemon ends after its ticks; Kubernetes kills it after 30 s.
+# How long a tick may poll. Dagster starts ticks every 5 s, so a window just below a multiple of 5 s leaves little time
+# without a tick. Dagster allows 60 s, but its daemon ends after its ticks, and Kubernetes kills it after 30 s.
 WINDOW = 28.8  # seconds
 PAUSE = 1.0  # seconds between two polls; three times the duration of a poll if that is more
 
@@ -85,7 +85,7 @@ def poll(
 
 @contextmanager
 def _place(places: int) -> Iterator[bool]:
-    """Take one of the places for the block, if one is free; give whether one was."""
+    """Hold one of the places for the block, if one is free; yield whether one was."""
     global _waiting
     with _lock:
         free = _waiting < places

@@ -31,14 +31,14 @@ UNFINISHED = [
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 SETTLING = 5.0  # seconds in which the server of a new run may not listen yet
 SUBMITTED = 60.0  # seconds in which the process that made a run submits it
-LONGEST_START = 300.0  # seconds between the start of a run's process and the node that it makes
+LONGEST_START = 300.0  # seconds between the start of a run's process and its liveness znode
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The runs of a job that carry these tags.
+    """The runs of a job that have these tags.
 
-    Law: a code location of an instance never reads the runs of another one, whatever their jobs are called.
+    Law: a code location never reads the runs of another code location of the instance, even if their jobs have one name.
     """
 
     instance: dg.DagsterInstance
@@ -56,7 +56,7 @@ class Runs:
         """Return the runs that have not finished, also those of a click; `tree` is the group that they work for.
 
         A run whose process ended, for example with its code server, is reported as failed: Dagster's default launcher does
-        not notice, and the run would be "started" for ever. So is a run that was created and never submitted.
+        not detect that, and the run would be "started" for ever. So is a run that was created and never submitted.
         """
         records = self.instance.get_run_records(
             dg.RunsFilter(job_name=self.job, tags=dict(self.tags), statuses=UNFINISHED)
@@ -73,7 +73,7 @@ class Runs:
         return unfinished
 
     def cancel(self, run: dg.DagsterRun) -> bool:
-        """Ask the run to end. The token in the table refuses its write if it does not."""
+        """Request the end of the run. If it continues, the token in the table refuses its write."""
         if run.status == dg.DagsterRunStatus.CANCELING:
             return False
         return bool(self.instance.run_coordinator.cancel_run(run.run_id))
@@ -123,7 +123,7 @@ def shorten(error: Any) -> str:
 
 
 def _find_end(run: dg.DagsterRun, group: str, alive: frozenset[str], age: float) -> str:
-    """Return why the run is over although Dagster's storage has it as unfinished; empty if it is not, or if that is unknown.
+    """Return why a run that Dagster's storage has as unfinished is over; empty if it is not, or if that is unknown.
 
     Args:
         run: the run.

@@ -13,12 +13,12 @@ from rota.face.dagster_state import TICKS, SensorRow, SensorSeen, Tick, judge_se
 def read_sensors(
     context: dg.SensorEvaluationContext, names: Container[str], pipelines: Mapping[str, str] = MappingProxyType({})
 ) -> list[SensorSeen]:
-    """Return the sensors of these names. A tick calls this, so the newest tick is now.
+    """Return the sensors of these names. A tick calls this, so the newest tick is the current one.
 
     Args:
         context: the context of the tick.
         names: the names of the sensors.
-        pipelines: sensor -> the pipeline that it is of.
+        pipelines: sensor -> its pipeline.
     """
     instance = context.instance
     rows = []
@@ -46,5 +46,5 @@ def find_location(context: dg.SensorEvaluationContext) -> str:
 
 
 def is_here(context: dg.SensorEvaluationContext, location: str) -> bool:
-    """Return whether that is the code location of this sensor."""
+    """Return whether this is the code location of the sensor."""
     return find_location(context) in ("", location)

@@ -13,8 +13,7 @@ import click
 from rota.cli.group import NO_PANDAS
 from rota.errors import RotaError
 
-# What for -> the verbs. Each is the module below rota.cli whose `command` it is, imported only when the verb is called;
-# `OVERRIDES` share one.
+# Purpose -> verbs. A verb is the name of its module below rota.cli, except for those in `MODULES`.
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Inspect": ("status", "why", "history", "check"),
     "Run": ("up", "worker", "found", "prepare"),
@@ -25,10 +24,10 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 }
 OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})
 MODULES = {**dict.fromkeys(OVERRIDES, "overrides"), "try": "tryout"}  # `try` is a word of Python's own
-SPARING = frozenset({"status", "why", "history"})  # do without pandas, unless a pipeline file imports it
+SPARING = frozenset({"status", "why", "history"})  # run without pandas, unless a pipeline file imports it
 STARTING = frozenset({"up", "demo"})  # start a stack of their own; the others find the one that runs
 VERBS = tuple(verb for verbs in HEADINGS.values() for verb in verbs)
-LONGEST = max(map(len, VERBS))
+VERB_WIDTH = max(map(len, VERBS))
 
 
 class Verbs(click.Group):
@@ -60,7 +59,8 @@ class Verbs(click.Group):
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
                 rows = [
-                    (f"{v:<{LONGEST}}", (self.get_command(ctx, v) or cli).get_short_help_str(limit=1000)) for v in verbs
+                    (f"{v:<{VERB_WIDTH}}", (self.get_command(ctx, v) or cli).get_short_help_str(limit=1000))
+                    for v in verbs
                 ]
                 formatter.write_dl(rows)
 

@@ -1,4 +1,4 @@
-"""`rota adopt`: a group takes tables over after ZooKeeper or a table was rebuilt or restored."""
+"""`rota adopt`: takes over the tables of a group after ZooKeeper or a table was rebuilt or restored."""
 
 import click
 
@@ -13,8 +13,8 @@ from rota.errors import ConfigError, counted
 def command(group: str, yes: bool) -> None:
     """Take over the tables of the group's pipelines.
 
-    For when ZooKeeper or a table was rebuilt or restored: from then on every token of the group is greater than all tokens
-    that the tables have seen. Stop all runs first.
+    Use it after ZooKeeper or a table was rebuilt or restored. New tokens of the group are greater than all tokens in the
+    tables. Stop all runs first.
     """
     from rota.people.adopt import adopt, gone
 
@@ -24,14 +24,14 @@ def command(group: str, yes: bool) -> None:
         for pipeline in pipelines:
             if lost := gone(tree, pipeline):
                 count = counted(len(lost), "partition")
-                click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {count} would begin anew")
+                click.echo(f"{pipeline.name} has no table at {pipeline.table.path}: {count} would start at offset 0")
         if not yes:
             _ask(f"Take over the tables of {names}? Workers under another ZooKeeper lose them", group)
         with view.show_wait(f"taking over the tables of {names}"):
             done = adopt(tree, pipelines)
-    anew = f", {len(done.anew)} to begin anew" if done.anew else ""
+    anew = f", {len(done.anew)} start at offset 0" if done.anew else ""
     view.print_line(
-        f"Adopted the tables of {names}: {counted(len(done.offsets), 'partition')} to go on{anew}, "
+        f"Adopted the tables of {names}: {counted(len(done.offsets), 'partition')} continue{anew}, "
         f"tokens start above {done.token_base}"
     )
 

@@ -179,7 +179,7 @@ def _probe_java() -> Probe:
     from rota.java import find_java, locate_archive, read_java_version
 
     ready = locate_archive(ARCHIVE).exists()
-    starts = "the archive of `rota prepare` is there" if ready else "`rota prepare` halves the start of a Spark"
+    starts = "the archive of `rota prepare` is there" if ready else "`rota prepare` halves the start time of Spark"
     try:
         program = find_java()
     except RotaError as error:
@@ -269,7 +269,7 @@ def _probe_needs(store: "ZooKeeperStore", failed: Sequence[str]) -> Iterator[Pro
             left = join_needs(need for need in needs if not is_reported(need))
             yield from (Probe(one.title, False, one.line) for one in left)
             if not left:
-                yield Probe(f"needs of {group}", True, "none beside those that the other lines name")
+                yield Probe(f"needs of {group}", True, "none except those in the other lines")
     except RotaError as error:
         yield Probe("needs", False, str(error))
 
@@ -282,7 +282,9 @@ def _probe_spark(name: str, endpoint: str) -> Probe:
     if why := explain_silence(endpoint, 5):
         return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; the worker restarts its Spark")
     if sent_in_clear(endpoint):
-        fix = "Let something in front of it end TLS, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
+        fix = (
+            "Put a proxy that ends TLS in front of it, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
+        )
         return Probe(name, False, f"{endpoint} answers without TLS: runs send ROTA_SPARK_TOKEN in clear", fix)
     return Probe(name, True, f"{endpoint} answers")
 
@@ -316,7 +318,7 @@ def _probe_schema(pipeline: "Pipeline", spark: "SparkSession", endpoint: str) ->
     yield Probe(f"schema of {pipeline.name}", not schema, schema or f"{endpoint} can read it", fix if schema else "")
     if not pipeline.transform or schema:
         return
-    seen = transform or f"{endpoint} takes it for a frame without rows"
+    seen = transform or f"{endpoint} accepts it on a frame without rows"
     if frame is None:
         transform, seen = "", "not tried: new_columns='add' gives it columns that the schema does not name"
     fix = f"Correct the transform; then, with its data: rota try {pipeline.name}.py"
@@ -337,7 +339,7 @@ def _check_source(pipeline: "Pipeline") -> str:
 
 
 def _may_change(pipeline: "Pipeline") -> bool:
-    """Return whether users may change what was consumed. False if the source cannot be opened: its own line states why."""
+    """Return whether users may change what was consumed; False if the source cannot be opened: another probe reports it."""
     from rota.dataplane.ports import HasFiles
     from rota.registry import open_source
 
@@ -374,7 +376,7 @@ def _check_clock(pipeline: "Pipeline") -> str:
     if abs(ahead) > SKEW:
         raise ConfigError(
             f"The disk of {place} is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's clock. Files "
-            f"that still grow would be read, or wait so long. Set both by the same NTP server"
+            f"that still grow would be read, or files would be read so much later. Set both by the same NTP server"
         )
     return f"The disk of {place} and this machine agree on the time"
 
@@ -395,5 +397,5 @@ def _check_table(pipeline: "Pipeline") -> str:
     if (seen := tables.describe()) is None:
         if not is_url(tables.location):
             _find_writable(Path(tables.location))
-        return f"{tables.location} is not there yet; the first batch makes it"
+        return f"{tables.location} does not exist yet; the first batch creates it"
     return f"{tables.location} {seen}"

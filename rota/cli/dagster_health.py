@@ -29,7 +29,7 @@ LOCATIONS = """query Health { workspaceOrError { __typename ... on PythonError {
   ... on Workspace { locationEntries { name loadStatus locationOrLoadError { __typename
     ... on PythonError { className message causes { message } }
     ... on RepositoryLocation { repositories { name sensors { name sensorState { status } } } } } } } } }"""
-# One by one: for all sensors of a code location at once Dagster finds no tick that a restarted code server evaluated.
+# One query per sensor: a query for all sensors of a code location omits the ticks after its code server was restarted.
 OF_SENSOR = """{alias}: sensorOrError(sensorSelector: {{repositoryLocationName: "{location}", repositoryName: "{repository}",
   sensorName: "{name}"}}) {{ ... on Sensor {{ sensorState {{
   ticks(limit: {ticks}) {{ status timestamp endTimestamp error {{ className message causes {{ message }} }} }} }} }} }}"""
@@ -39,7 +39,7 @@ LAST = """{alias}: runsOrError(filter: {{pipelineName: "{job}", tags: [{{key: ".
 FILES = """{alias}: assetCheckExecutions(assetKey: {{path: {path}}}, checkName: "every_file_served", limit: 1) {{
   evaluation {{ success metadataEntries {{ label ... on JsonMetadataEntry {{ jsonString }} }} }} }}"""
 JOBS = {"backlog": ("consume", WORKER_TAG), "membership": ("rebalance", REBALANCE_TAG)}  # sensor -> job, tag
-KINDS = ("membership", "backlog", "checks")  # of rota's sensors
+SENSOR_KINDS = ("membership", "backlog", "checks")
 
 
 def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[str]) -> DagsterSeen:
@@ -48,7 +48,7 @@ def read_dagster(page: DagsterPage, pipelines: Sequence[str], groups: Iterable[s
         workspace = page.ask(LOCATIONS)["workspaceOrError"]
         if workspace["__typename"] != "Workspace":
             return DagsterSeen(printable(str(workspace.get("message"))))
-        names = {dagster_name(of, kind) for of in (*pipelines, *groups) for kind in KINDS}
+        names = {dagster_name(of, kind) for of in (*pipelines, *groups) for kind in SENSOR_KINDS}
         entries = workspace["locationEntries"]
         found = [one for entry in entries for one in _list_sensors(entry) if _is_named(one["name"], names)]
         mine = [one for one in found if _is_meant(page.location, one["location"], one["name"], names)]
@@ -97,7 +97,7 @@ def _is_named(sensor: str, names: Iterable[str]) -> bool:
 
 
 def _is_meant(chosen: str, location: str, sensor: str, names: Iterable[str]) -> bool:
-    """Return whether the sensor is of the deployment `LOCATION` or `LOCATION/PREFIX`; empty: of any."""
+    """Return whether the sensor is in the deployment `chosen`: `LOCATION` or `LOCATION/PREFIX`; empty: any."""
     where, *prefix = chosen.split("/")
     return where in ("", location) and (not prefix or sensor in {f"{dagster_name(*prefix)}__{name}" for name in names})
 
@@ -134,7 +134,7 @@ def _read_sensors(page: DagsterPage, sensors: Sequence[Mapping[str, Any]], pipel
 
 
 def _read_refused(page: DagsterPage, sensors: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return pipeline file -> what of it Dagster does not serve, by the check `every_file_served` of each membership."""
+    """Return pipeline file -> why Dagster does not serve all of it, from the check `every_file_served`."""
     paths = [split_dagster_name(one["name"]) for one in sensors if one["name"].endswith("__membership")]
     query = " ".join(FILES.format(alias=f"m{n}", path=json.dumps(path)) for n, path in enumerate(paths))
     found: dict[str, str] = {}
@@ -180,8 +180,8 @@ def _read_failures(
     answer = page.ask(f"query Failures {{ {query} }}") if query else {}
 
     def explain(run: str) -> tuple[str, str]:
-        words = page.read_words(run)
-        return words.why, words.kind
+        outcome = page.read_outcome(run)
+        return outcome.why, outcome.kind
 
     found: dict[str, list[FailedRuns]] = {}
     for alias, name in asked.items():

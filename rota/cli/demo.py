@@ -25,8 +25,8 @@ pipeline = Pipeline(
     table=delta("${{ROTA_TABLES}}/flights"),
 )
 """
-SESSION = "4"  # seconds: how long a dead worker counts as alive
-# Further servers that a stack can start first; each reports what it started.
+SESSION = "4"  # seconds until the session of a frozen process expires
+# A choice -> what starts its server and returns a line about it.
 STORES: "Mapping[str, Callable[[Stack], str]]" = {
     "disk": lambda _: "",
     "s3": lambda stack: f"a server of S3, for landing folder and table, is up at {stack.start_bucket().endpoint}",
@@ -71,7 +71,7 @@ SOURCES: "Mapping[str, Callable[[Stack], str]]" = {
     default="files",
     show_default=True,
     type=click.Choice(list(SOURCES)),
-    help="Where the flights are: in landed files, or in a topic of a Kafka that it starts.",
+    help="Where the flights are: in landed files, or in a topic of a Kafka broker that it starts.",
 )
 @click.option("--faults/--no-faults", default=True, help="Kill a worker, freeze a run, start a worker later.")
 @click.option(
@@ -122,8 +122,8 @@ def _perform(
     from rota.local.storage import open_below
 
     with end_on_sigterm(), Stack(StateFolder(state).empty(), read_environment(SESSION)) as stack:
-        for said in filter(None, (start(stack) for start in first)):
-            progress.say(said)
+        for line in filter(None, (start(stack) for start in first)):
+            progress.say(line)
         _declare(protocol, stack)
         hosts = stack.start_zookeeper()
         progress.say(f"ZooKeeper is up at {hosts}")
@@ -147,9 +147,7 @@ def _perform(
 
 
 def _declare(protocol: str, stack: "Stack") -> None:
-    """Write the pipeline files that the stack serves, unless flights.py of the checkout fits: a copy of it or its Kafka
-    counterpart, and the group with the protocol.
-    """
+    """Write pipeline files for this source and protocol, unless the checkout's own flights.py serves both."""
     from rota.catalog import load
     from rota.core.protocols.known_protocols import ASSIGNED
 

@@ -10,10 +10,10 @@ from rota.errors import ConfigError, counted
 @click.command("found")
 @group_option
 def command(group: str) -> None:
-    """Found a group, or add what its files declare and what landed since.
+    """Found a group, or add the partitions that were declared or landed since.
 
-    A group whose workers decide alone needs no Dagster then. What is there stays as it is. Exit code 1 where a source
-    cannot be asked, or its partitions find no room.
+    After that, a group whose workers decide alone needs no Dagster. Existing partitions stay. Exit code 1: a source cannot
+    be listed, or the group has no room for its partitions.
     """
     from rota.coordination import client
     from rota.coordination.group_state import GroupState

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 class _Refusing(MetaPathFinder):
-    """Hides pandas. pyarrow imports it with its first value, which costs 0.3 s in a command that answers within a
-    second.
-    """
+    """Hides pandas, which pyarrow imports with its first value: that takes 0.3 s of a command."""
 
     def find_spec(self, name: str, _: object, __: object = None) -> None:
         if name == "pandas":
@@ -70,7 +68,7 @@ def open_group(group: str) -> "Iterator[GroupState]":
 def check_place(file: "Path | None") -> None:
     """Raise ConfigError, before the work, if the folder of an output file does not exist."""
     if file is not None and not file.parent.is_dir():
-        raise ConfigError(f"{file.parent} is no folder. Make it, or name another file")
+        raise ConfigError(f"{file.parent} is not a folder. Create it, or name another file")
 
 
 def load_catalog() -> "Catalog":
@@ -81,7 +79,7 @@ def load_catalog() -> "Catalog":
     folder = Settings.from_environment().pipelines
     with show_wait(f"loading the pipelines in {folder}"):
         if spared := NO_PANDAS in sys.meta_path:
-            sys.meta_path.remove(NO_PANDAS)  # a file may want it
+            sys.meta_path.remove(NO_PANDAS)  # a file may import it
         try:
             return load(folder)
         finally:

@@ -32,7 +32,7 @@ def command(
 ) -> None:
     """Show what happened: epochs with their moves, commits, refused writes.
 
-    An epoch lists which partitions moved and why, a commit which run wrote how many rows. With PARTITION: of this one.
+    An epoch lists which partitions moved and why. A commit names its run and its rows. With PARTITION, only its events.
     """
     from rota.cli.past import parse_moment, read_epochs
     from rota.face.history import find_spans, keep_partition, keep_since, read_story_with_commits
@@ -41,13 +41,13 @@ def command(
     check_place(png)
     with open_group(group) as tree, view.show_wait("reading the epochs and the tables' logs"):
         pipelines: tuple[Pipeline, ...] = ()
-        with suppress(ConfigError):  # without the folder the epochs are shown
+        with suppress(ConfigError):  # without the pipelines, only epochs are shown
             pipelines = load_catalog().of_group(group)
         since = None if time is None else parse_moment(tree, time)
         epochs, note = read_epochs(tree, lambda known: since is None or known[0].at <= since)
         story = read_story_with_commits(tree, pipelines, epochs)
         if partition is not None:
-            check_known("partition", partition, {*tree.ids(), *find_spans(story)})  # one that left has its history, too
+            check_known("partition", partition, {*tree.ids(), *find_spans(story)})  # one that left the group, too
             story = keep_partition(story, partition)
         if since is not None:
             story = keep_since(story, since)
@@ -72,7 +72,7 @@ def command(
 
 
 def _list_events(story: "Story", partition: str | None) -> Iterator[tuple[float, str, str]]:
-    """When, what kind of event, and a line about it; of one partition, if it is given."""
+    """Yield the time, the kind and a line of each event; only those of `partition`, if it is given."""
     for epoch in story.epochs:
         if partition is None:
             yield epoch.at, "epoch", epoch.sentence

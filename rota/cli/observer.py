@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.pipeline import Pipeline
 
-ASKED = 5.0  # seconds for which what Dagster said is not asked again
-HEALING = 100.0  # seconds in which a need that is not due yet is waited for
+CACHED_FOR = 5.0  # seconds for which an answer of Dagster is reused
+HEALING = 100.0  # seconds: the longest wait for a need that may heal
 POLL_INTERVAL = 1.0  # seconds between two observations
 
 
@@ -65,7 +65,7 @@ class GroupObserver:
     _asked: tuple[float, DagsterSeen] | None = None
 
     def observe(self) -> Findings:
-        """Return what is there now.
+        """Observe the group once.
 
         Raises:
             RotaError: the group itself cannot be read.
@@ -85,7 +85,7 @@ class GroupObserver:
     def observe_until_sure(self, shown: Callable[[Need], bool] = lambda _: True) -> Findings:
         """Observe until a reported need needs an operator, or none can need one within `HEALING` seconds.
 
-        A need whose patience is longer has an age from stored times, so the first observation decides it.
+        The age of a need with a longer patience comes from stored times, so the first observation decides.
         """
         end, found = time.monotonic() + HEALING, self.observe()
         while True:
@@ -93,7 +93,7 @@ class GroupObserver:
             left = end - time.monotonic()
             if any(n.person for n in mine) or not any(n.due - found.seen.now <= left for n in mine):
                 return found
-            with view.show_wait(f"waiting whether it heals by itself: {mine[0].line}"):
+            with view.show_wait(f"waiting, because this may heal: {mine[0].line}"):
                 time.sleep(POLL_INTERVAL)
             found = self.observe()
 
@@ -114,7 +114,7 @@ class GroupObserver:
             self._declared = None
 
     def _ask_dagster(self, undeclared: Sequence[str]) -> DagsterSeen:
-        if self._asked is None or time.monotonic() - self._asked[0] >= ASKED:
+        if self._asked is None or time.monotonic() - self._asked[0] >= CACHED_FOR:
             settings = Settings.from_environment()
             page = DagsterPage(settings.dagster, settings.location)
             names = [*(pipeline.name for pipeline in self._pipelines), *undeclared]
@@ -133,8 +133,8 @@ def concerns(need: Need, pipeline: str | None = None, partition: str | None = No
 
 
 def find_rewritten(tree: "GroupState", partition: str) -> str | None:
-    """Return which of the partition's files changed after they were consumed, of all its files; None if none did, or
-    its source cannot be read here.
+    """Check all files of the partition. Return which of them changed after they were consumed; None if none did, or the
+    source cannot be read here.
     """
     with suppress(RotaError):
         pipelines = load_catalog().of_group(tree.group)

@@ -14,11 +14,11 @@ HELP = {
     "pause": "Stop voluntary moves until `rota resume`.\n\nA partition whose worker is gone or drains still moves.",
     "resume": "Allow voluntary moves again, after `rota pause`.",
 }
-SAID = {  # `{}` is the worker, or the group
-    "drain": "{} drains {left}. See `rota status --watch`; `rota uncordon {}` takes it back",
+DONE = {  # `{}` is the worker, or the group
+    "drain": "{} drains {left}. See `rota status --watch`; `rota uncordon {}` ends it",
     "cordon": "{} is cordoned: it keeps its partitions and gets no new ones until `rota uncordon {}`",
     "uncordon": "{} gets partitions again",
-    "pause": "Group {} is paused: only what must move moves. `rota resume` ends it",
+    "pause": "Group {} is paused: no partition moves voluntarily. `rota resume` ends it",
     "resume": "Group {} is balanced again",
 }
 
@@ -35,6 +35,6 @@ def make_command(verb: str) -> click.Command:
             getattr(overrides, verb)(tree, *([worker] if worker else []))
             owned = tree.owned().values() if verb == "drain" else ()
             left = counted(sum(worker_of(own.incarnation or "") == worker for own in owned), "partition")
-        view.print_line(SAID[verb].replace("{}", worker or group).replace("{left}", left))
+        view.print_line(DONE[verb].replace("{}", worker or group).replace("{left}", left))
 
     return command if verb in ("pause", "resume") else click.argument("worker")(command)

@@ -23,8 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def location_option(command: F) -> F:
     """Add `--location`."""
-    said = "The code location that is meant, where several have the job; LOCATION/PREFIX where one has it twice. Else "
-    return click.option("--location", help=said + "ROTA_LOCATION.")(command)
+    text = "The code location, if several have the job; LOCATION/PREFIX if one has it twice.  [default: ROTA_LOCATION]"
+    return click.option("--location", help=text)(command)
 
 
 def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location: str | None) -> str:
@@ -44,10 +44,10 @@ def run_job(of: str, kind: str, op: str, config: Mapping[str, object], location:
         run = page.launch(job, {"ops": {dagster_name(*job.prefix, job.of, op): {"config": dict(config)}}})
         while (status := page.read_status(run)) not in ("SUCCESS", "FAILURE", "CANCELED"):
             sleep(POLL_INTERVAL)
-        words = page.read_words(run)
+        outcome = page.read_outcome(run)
     if status != "SUCCESS":
-        raise EnvironmentFailed(f"{(words.why or status).rstrip('.')}. Look at {page.address}/runs/{run}")
-    return words.said
+        raise EnvironmentFailed(f"{(outcome.why or status).rstrip('.')}. Look at {page.address}/runs/{run}")
+    return outcome.last_line
 
 
 def choose_job(found: FoundJobs, location: str | None) -> PlacedJob:

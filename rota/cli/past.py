@@ -28,7 +28,7 @@ CLOCKS = 600.0  # seconds by which Dagster may store an epoch later than ZooKeep
 
 
 def parse_moment(tree: "GroupState", text: str) -> float:
-    """The seconds since 1970 of a time that an option names; local time unless it names a zone. Raises ConfigError."""
+    """Return the seconds since 1970 of an option's time, which is local unless it has a zone. Raises ConfigError."""
     from rota.run.spans import parse_time
 
     moment = parse_time(text, inf, zone=None)
@@ -69,7 +69,7 @@ def _list_stored(page: DagsterPage, group: str, before: float) -> "Iterator[list
         asset = page.ask(EPOCHS, key=key, before=str(end), limit=PAGE)["assetOrError"]
         if not (rows := asset.get("assetMaterializations", [])):
             return
-        epochs = {one.epoch: one for one in map(_make_epoch, rows)}  # of a repeated one the oldest
+        epochs = {one.epoch: one for one in map(_make_epoch, rows)}  # of repeated rows of an epoch, the oldest
         yield [epochs[number] for number in sorted(epochs)]
         end = int(rows[-1]["timestamp"])
 

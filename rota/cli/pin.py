@@ -1,4 +1,4 @@
-"""`rota pin`: keeps a partition at one worker."""
+"""`rota pin`: lets only one worker own a partition."""
 
 import click
 
@@ -31,10 +31,10 @@ def command(partition: str, worker: str | None, clear: bool, wait: bool, group: 
             live = ", ".join(sorted(tree.newest(tree.live()))) or "none"
             raise ConfigError(
                 f"{worker} {why}, so no worker would have {partition}. Live: {live}. Choose one that may have it, or give "
-                f"--wait to leave {partition} alone until {worker} may"
+                f"--wait to leave {partition} without an owner until {worker} may have it"
             )
         overrides.pin(tree, partition, worker)
     if worker is None:
         view.print_line(f"{partition} is no longer pinned")
     else:
-        view.print_line(f"{partition} is pinned to {worker}{f': it waits, because that {why}' if why else ''}")
+        view.print_line(f"{partition} is pinned to {worker}{f', but waits: {worker} {why}' if why else ''}")

@@ -1,7 +1,7 @@
 """`rota plan`: shows which partitions would move and why, for a JSON document or for a live group; publishes nothing.
 
-Law: bad input is one line that names the field, the value and the valid ones, and exit code 2. With `--lines` each line
-gets an answer, whatever the other lines are.
+Law: for bad input it prints one line with the field, the value and the valid values, and exits with 2. With `--lines` each
+input line gets an answer, also after a bad line.
 """
 
 import json
@@ -19,7 +19,7 @@ from rota.errors import ConfigError, RotaError, counted, shown
 if TYPE_CHECKING:
     from rota.core.values import Assignment, Plan
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 
 
 @click.command("plan")
@@ -76,15 +76,15 @@ def _answer_lines(source: str | None) -> bool:
         if not line.strip():
             continue
         try:
-            said = answer_request(parse_request(line))
+            answer = answer_request(parse_request(line))
         except RotaError as error:
-            said, failed = {"error": str(error)}, True
-        except Exception as error:  # a bug of ours: the other lines are answered all the same
-            said, failed = (
+            answer, failed = {"error": str(error)}, True
+        except Exception as error:  # a bug in rota: the other lines are still answered
+            answer, failed = (
                 {"error": f"a bug in rota: {type(error).__name__}: {shown(str(error))}. Report the line"},
                 True,
             )
-        click.echo(json.dumps(said, allow_nan=False))
+        click.echo(json.dumps(answer, allow_nan=False))
         sys.stdout.flush()
     return failed
 
@@ -111,11 +111,11 @@ def _make_tables(made: "Plan") -> Iterator[Any]:
         ("Unassigned", made.unassigned, ("partition", "from_worker", "reason")),
     ):
         if len(items):
-            rows = [[getattr(item, column) for column in columns] for item in islice(items, MOST_ROWS)]
+            rows = [[getattr(item, column) for column in columns] for item in islice(items, MAX_ROWS)]
             heads = [{"from_worker": "from", "to_worker": "to"}.get(column, column) for column in columns]
             yield view.make_table(f"{title} ({len(items):,})", heads, rows, right=["load"])
-            if len(items) > MOST_ROWS:
-                yield f"... and {len(items) - MOST_ROWS:,} more (--json lists all)"
+            if len(items) > MAX_ROWS:
+                yield f"... and {len(items) - MAX_ROWS:,} more (--json lists all)"
     yield summarize(made)
 
 
@@ -123,15 +123,15 @@ def summarize(made: "Plan") -> str:
     """Return the measures of a plan as a sentence."""
     m = made.measures
     moves, placements = counted(m.moves, "move"), counted(m.placements, "placement")
-    said = [f"{moves} ({m.unavoidable_moves:,} unavoidable), {placements}."]
+    sentences = [f"{moves} ({m.unavoidable_moves:,} unavoidable), {placements}."]
     if m.imbalance_before is not None and m.imbalance_after is not None and m.lower_bound is not None:
         figures = f"{m.imbalance_before:.3f} -> {m.imbalance_after:.3f}"
-        said.append(f"Imbalance {figures} (not below {m.lower_bound:.3f}).")
+        sentences.append(f"Imbalance {figures} (not below {m.lower_bound:.3f}).")
     if m.reason:
-        said.append(f"{m.reason[0].upper()}{m.reason[1:]}.")
+        sentences.append(f"{m.reason[0].upper()}{m.reason[1:]}.")
     if made.due is not None:
-        said.append(f"The next decision is due at {made.due:g}.")
-    return " ".join(said)
+        sentences.append(f"The next decision is due at {made.due:g}.")
+    return " ".join(sentences)
 
 
 def _make_worker_rows(assignment: "Assignment") -> Iterator[tuple[object, ...]]:

@@ -1,4 +1,4 @@
-"""`rota prepare`: makes the archives from which Spark and ZooKeeper start sooner, or fetches what reads a bucket."""
+"""`rota prepare`: makes archives of classes, so that Spark and ZooKeeper start sooner, or fetches the jars of s3a."""
 
 import click
 

@@ -9,7 +9,7 @@ from rota.cli import view
 def command() -> None:
     """Set the rights of every znode to ROTA_ZOOKEEPER_ACL.
 
-    Run it as a person, before Dagster starts and after each change of ROTA_ZOOKEEPER_ACL.
+    Run it as an operator, before Dagster starts and after each change of ROTA_ZOOKEEPER_ACL.
     """
     from rota.coordination.client import opened
     from rota.coordination.protect import protect

@@ -15,8 +15,8 @@ from rota.settings import check_known
 def command(old: str, new: str, group: str) -> None:
     """Give the table of pipeline OLD to pipeline NEW.
 
-    Do it after OLD.py was renamed to NEW.py. NEW continues with OLD's rows and offsets and reads no file again. The data
-    files are rewritten. If the command is interrupted, type it again. Then reload the code location on Dagster's page.
+    Run it after you renamed OLD.py to NEW.py. NEW continues with OLD's rows and offsets and reads no file again. The
+    command rewrites the data files. If it is interrupted, run it again. Then reload the code location on Dagster's page.
     """
     from rota.people.rename import rename
 
@@ -24,7 +24,7 @@ def command(old: str, new: str, group: str) -> None:
     pipelines = {p.name: p for p in found.of_group(group)}
     if f"{old}.py" in found.refused or old in found.pipelines:
         raise ConfigError(
-            f"{old}.py is still in the folder of pipelines. Take it away, or call it {new}.py, then type it again"
+            f"{old}.py is still in the folder of pipelines. Remove it, or rename it to {new}.py, then run the command again"
         )
     if why := found.refused.get(f"{new}.py"):
         raise ConfigError(why)

@@ -1,4 +1,4 @@
-"""`rota replay`: asks Dagster to read consumed offsets of a partition again and to replace their rows."""
+"""`rota replay`: launches a Dagster run that reads consumed offsets of a partition again and replaces their rows."""
 
 import math
 from typing import TYPE_CHECKING
@@ -38,7 +38,7 @@ def command(
 ) -> None:
     """Read consumed offsets of PARTITION again and replace their rows.
 
-    Asks Dagster's page at ROTA_DAGSTER for the job <pipeline>__replay.
+    Runs the job <pipeline>__replay through Dagster's page at ROTA_DAGSTER.
     """
     from rota.run.spans import Choice, parse_time
 
@@ -46,7 +46,7 @@ def command(
     timed = bool(since or until)
     if ranged + bool(files) + timed + changed != 1:
         raise ConfigError(
-            "Say what to replay: --from and --to, or --files, or --since and --until, or --changed. One of them"
+            "Choose what to replay: --from and --to, or --files, or --since and --until, or --changed. One of them"
         )
     if ranged and end is None:
         raise ConfigError(f"Give --to, too: the offset after the last, such as --from {start} --to {(start or 0) + 1}")
@@ -54,17 +54,17 @@ def command(
     times = (parse_time(since, 0.0), parse_time(until, math.inf)) if timed else None
     pipeline = pipeline_of(checked_partition(partition))
     _check(pipeline, partition, Choice(given, files, times, changed, stamped))
-    said: dict[str, object] = {"from": given[0], "to": given[1]} if given else {"changed": True} if changed else {}
-    said |= {"since": since, "until": until, "stamped": stamped} if timed else {}
-    replay = {**said, **({"files": list(files)} if files else {})}
+    replay: dict[str, object] = {"from": given[0], "to": given[1]} if given else {"changed": True} if changed else {}
+    replay |= {"since": since, "until": until, "stamped": stamped} if timed else {}
+    replay |= {"files": list(files)} if files else {}
     config = {"partitions": [partition], "replay": replay}
     view.print_line(run_job(pipeline, "replay", "batch", config, location))
 
 
 def _check(name: str, partition: str, choice: "Choice") -> None:
-    """Raise ConfigError if the run could only refuse the replay: a failed run is red on the page and sends an alert.
+    """Raise ConfigError if the run would refuse the replay: a failed run sends an alert.
 
-    If something cannot be read here, the run decides.
+    If the source or the table cannot be read here, the run decides.
     """
     from rota.registry import open_ports
     from rota.run.replay import check_replay

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rota.dataplane.ports import Ports
     from rota.pipeline import Pipeline
 
-GIVE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights:UA"
+USAGE = "Give partitions, or --pipeline and a pipeline's name. For example: rota retry flights:UA"
 
 
 @click.command("retry")
@@ -33,7 +33,7 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
     from rota.people.retry import retry
 
     if bool(partitions) == (pipeline is not None):
-        raise ConfigError(GIVE)
+        raise ConfigError(USAGE)
     with open_group(group) as tree:
         ids = tree.ids()
         if pipeline is not None:
@@ -54,10 +54,12 @@ def command(partitions: tuple[str, ...], pipeline: str | None, group: str) -> No
                 except ConfigError as error:
                     left.append(str(error))
                     continue
-                anew = f"{', '.join(taken)} is taken as it is now. " if taken else ""
-                view.print_line(f"{partition} is tried again. {anew}It was parked: {parked[partition].record.reason}")
+                changed = f"{', '.join(taken)} is read as it is now. " if taken else ""
+                view.print_line(
+                    f"{partition} is tried again. {changed}It was parked: {parked[partition].record.reason}"
+                )
             elif pipeline is None and not explain_unreadable(tree, partition):
-                view.print_line(f"{partition} is not parked: it goes on by itself. See `rota why {quote(partition)}`")
+                view.print_line(f"{partition} is not parked: it needs no retry. See `rota why {quote(partition)}`")
             if why := explain_unreadable(tree, partition):
                 left.append(f"{partition} waits: {why}")
     if left:

@@ -30,6 +30,6 @@ def command(partition: str, to: int | None, group: str) -> None:
         pipeline = ids[check_known("partition", partition, ids)]
         pipelines = {p.name: p for p in load_catalog().of_group(group)}
         ports = open_ports(pipelines[check_known("pipeline", pipeline, pipelines)], tree.group, tree.meta().id)
-        with view.show_wait("looking at the source, and writing to the table"):
+        with view.show_wait("reading the source, and writing to the table"):
             start, end = skip(tree, ports, partition, to, getpass.getuser())
-    view.print_line(f"{partition}: offsets {start} to {end - 1} are skipped; it goes on from {end}")
+    view.print_line(f"{partition}: offsets {start} to {end - 1} are skipped; it continues at {end}")

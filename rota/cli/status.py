@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rota.coordination.group_state import GroupState
     from rota.core.values import Worker
 
-PAUSE = 1.0  # seconds between two observations of `--watch`
+REFRESH_INTERVAL = 1.0  # seconds between two observations of `--watch`
 MAX_ROWS, MAX_WORKERS = 200, 50  # partitions and workers that are printed; --json has all
 MAX_NEEDS = 20  # causes that are printed; --json has all
 COUNTED = ("lag", "quarantined")  # columns that are summed over the partitions of a pipeline
@@ -99,7 +99,7 @@ def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: boo
             elif now != last:
                 view.print_document(now) if as_json else view.console.print(draw_fitting(now))
             last = now
-            time.sleep(PAUSE)
+            time.sleep(REFRESH_INTERVAL)
             try:
                 now = read()
             except Unavailable as error:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS = 8  # of a row that a terminal shows
 MAX_CHARACTERS = 60  # of a value
-STARTING = 120.0  # seconds until a Spark that starts answers
-LOCAL = "sc://127.0.0.1:"  # begins the address of a Spark that reads what this process writes
+STARTING = 120.0  # seconds in which a new Spark must answer
+LOCAL = "sc://127.0.0.1:"  # how the address of a Spark that can read this machine's files begins
 
 
 @click.command("try")
@@ -75,7 +75,7 @@ def command(file: Path, partitions: int, keys: tuple[str, ...], records: int, sp
 def _try(
     file: Path, partitions: int, keys: Sequence[str], records: int, spark: str, folder: str
 ) -> "tuple[str, str, Tryout]":
-    """Where the source is, why the pipeline's table was not compared, and what was found."""
+    """Return the place of the source, why the columns were not compared with the table, and the result."""
     from rota.catalog import load_file
     from rota.dataplane.ports import INSPECT
     from rota.dataplane.spark.session import keep_session
@@ -98,20 +98,18 @@ def _try(
 
 
 def _choose(there: Sequence[str], keys: Sequence[str], partitions: int, place: str) -> Sequence[str]:
-    """The keys to try. Raises ConfigError for an unknown one."""
+    """Return the keys to try. Raises ConfigError for an unknown one."""
     from rota.settings import check_known
 
     if not there:
-        raise ConfigError(
-            f"{place} has no partition yet. Of files, a folder below it is one: put a file into {place}/KEY/"
-        )
+        raise ConfigError(f"{place} has no partition yet. If its records are files, put one into {place}/KEY/")
     return [check_known("key", key, there) for key in keys] or there[:partitions]
 
 
 @contextmanager
 def _spark(given: str) -> Iterator[Callable[[], str]]:
-    """Give what waits for the endpoint of a Spark: the given one, that of a worker of the stack that runs here, or one that
-    starts meanwhile and ends with the command."""
+    """Yield a function that waits for a Spark and returns its endpoint: the given one, a worker's of the running stack, or
+    that of a new Spark, which ends with the command."""
     if endpoint := given or _find_worker():
         yield lambda: endpoint
         return
@@ -138,9 +136,9 @@ def _spark(given: str) -> Iterator[Callable[[], str]]:
 
 
 def _find_worker() -> str:
-    """The Spark of a worker of the stack that `rota up` runs here; empty if no stack runs, or none of its Sparks answers.
+    """Return the Spark of a worker of the stack that `rota up` runs here; empty if there is none that answers.
 
-    The workers of another ZooKeeper are left in peace: they may be on other machines, and have other work."""
+    Workers of another ZooKeeper are not used: they may be on other machines."""
     from rota.local.folder import find_running
 
     if not (found := find_running(Path.cwd())):
@@ -169,14 +167,14 @@ def _print(file: Path, place: str, note: str, found: "Tryout", seconds: float) -
         shown = [[_show(row.get(name)) for name in names[:MAX_COLUMNS]] for row in found.rows]
         parts += [view.make_table(f"First rows{more}", names[:MAX_COLUMNS], shown), ""]
     if found.bad_records:
-        aside = [(one["file"], one["position"], one["reason"], _show(one["raw"])) for one in found.bad_records]
-        parts += [view.make_table("Bad records", ["file", "line", "reason", "text"], aside), ""]
+        bad = [(one["file"], one["position"], one["reason"], _show(one["raw"])) for one in found.bad_records]
+        parts += [view.make_table("Bad records", ["file", "line", "reason", "text"], bad), ""]
     view.print_parts(*parts)
     for one in found.partitions:
         if not one.error:
             read = "nothing to read" if one.start == one.end else errors.counted(one.rows, "row")
-            bad = f", {errors.counted(one.bad, 'bad record')}" if one.bad else ""
-            _print_line("ok " if one.end > one.start else "-- ", one.partition, f"{read}{bad}")
+            refused = f", {errors.counted(one.bad, 'bad record')}" if one.bad else ""
+            _print_line("ok " if one.end > one.start else "-- ", one.partition, f"{read}{refused}")
     failed = sorted((one for one in found.partitions if one.error), key=_without_id)
     for _, alike in groupby(failed, key=_without_id):
         first, *rest = alike
@@ -194,7 +192,7 @@ def _print(file: Path, place: str, note: str, found: "Tryout", seconds: float) -
 
 
 def _without_id(one: "TriedPartition") -> str:
-    """The error of a partition as that of any other."""
+    """Return the partition's error without its id, by which equal errors are grouped."""
     return one.error.replace(one.partition, "...")
 
 

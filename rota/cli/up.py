@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 BUCKET = "rota"  # of `--s3`
-EVERY = 30.0  # seconds between two looks at the needs of operators: each writes the clock, so all watchers read again
+NEEDS_INTERVAL = 30.0  # seconds between two searches for needs; a search writes a znode that all watchers read
 
 
 @click.command("up")
@@ -70,7 +70,7 @@ def command(
             time.sleep(0.2)
         progress.say(f"Dagster's page is at {page.address}")
         _print_next_steps(variables, stack.state)
-        os.environ.update(variables)  # for this process's own look at the group
+        os.environ.update(variables)  # for `NeedsReporter`
         NeedsReporter(progress).start()
         restarts = Restarts(stack, dagster_services.NAMES, progress.say)
         code = CodeServer(lambda: stack.children[dagster_services.CODE].process.pid, page, progress.say)
@@ -104,7 +104,7 @@ def keep_running(stack: "Stack", progress: view.Progress) -> None:
     from rota.local.dagster_services import NAMES
 
     if how := stack.restart_zookeeper():
-        progress.say(f"ZooKeeper {how}; it is back at {stack.env['ROTA_ZOOKEEPER']}, with what it knew")
+        progress.say(f"ZooKeeper {how}; it is back at {stack.env['ROTA_ZOOKEEPER']}, with its data")
     for child in [one for one in stack.children.values() if not one.running and one.name not in NAMES]:
         del stack.children[child.name]
         child.end(patience=0)
@@ -116,7 +116,7 @@ def keep_running(stack: "Stack", progress: view.Progress) -> None:
 class NeedsReporter:
     """Prints each need of an operator once, and once when it is over; see `rota.face.needs`.
 
-    Invariant: no error of a look ends the stack.
+    Invariant: no error of a search ends the stack.
     """
 
     def __init__(self, progress: view.Progress) -> None:
@@ -125,12 +125,12 @@ class NeedsReporter:
         self._reported: dict[str, str] = {}  # by pipeline, worker or group, and cause
 
     def start(self) -> None:
-        """Look every `EVERY` seconds, until the process ends."""
-        threading.Thread(target=self._go_on, name="rota-needs", daemon=True).start()
+        """Search every `NEEDS_INTERVAL` seconds, until the process ends."""
+        threading.Thread(target=self._run, name="rota-needs", daemon=True).start()
 
-    def _go_on(self) -> None:
+    def _run(self) -> None:
         while True:
-            time.sleep(EVERY)
+            time.sleep(NEEDS_INTERVAL)
             self.report(self.find())
 
     def report(self, found: Mapping[str, str]) -> None:
@@ -162,8 +162,8 @@ class NeedsReporter:
                     found |= {f"{group} {one.key}": one.line for one in join_needs(needs)}
         except RotaError as error:
             found["ZooKeeper"] = str(error)
-        except Exception as error:  # a fault of rota's own ends neither the workers nor this thread
-            found["rota"] = f"what {NEEDS_OPERATOR} cannot be found: {type(error).__name__}: {error}. See rota status"
+        except Exception as error:  # a bug in rota ends neither the workers nor this thread
+            found["rota"] = f"the search for needs failed: {type(error).__name__}: {error}. See rota status"
         return found
 
 

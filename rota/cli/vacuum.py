@@ -1,5 +1,5 @@
-"""`rota vacuum`: deletes files that no version of a table needs: those of attempts that died, of small files that were put
-together, of rows that were replaced, and old checkpoints of the log."""
+"""`rota vacuum`: deletes files that no version of a table needs: of dead attempts, merged small files, replaced rows, and
+old checkpoints of the log."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ def command(pipelines: tuple[str, ...], days: int, delete: bool, as_json: bool) 
     if not chosen:
         raise ConfigError("There is no pipeline. Set ROTA_PIPELINES to the folder that holds them")
     tables = {p.name: open_tables(p, p.group) for p in chosen}
-    with view.show_wait(f"looking through the folders of {', '.join(tables)}"):
+    with view.show_wait(f"listing the folders of {', '.join(tables)}"):
         found = {name: one.vacuum(timedelta(days=days), dry_run=not delete) for name, one in tables.items()}
     if as_json:
         view.print_document({"deleted": delete, "files": found})

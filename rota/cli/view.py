@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BAR = 24
 MOMENT = "%Y-%m-%d %H:%M:%S %Z"
-SILENT = 1.0  # seconds that a command takes without a word
+SILENT = 1.0  # seconds until a command shows what it waits for
 _waits = threading.Lock()  # held while a wait is shown
 console = Console(highlight=False, emoji=False)  # a key may hold `:x:`
 errors = Console(highlight=False, emoji=False, stderr=True)

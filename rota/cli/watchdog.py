@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from rota.machine import start_lasting
 
-TICKS = 10  # looks at the progress within the bound
+TICKS = 10  # checks of the progress within the bound
 
 
 class Watchdog:

@@ -1,4 +1,4 @@
-"""`rota why`: why a partition is where it is, and what would move it."""
+"""`rota why`: which worker owns a partition, why, and what would move it."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @json_option
 @click.option("--at", "time", help="Show which worker had it at this time, such as 2026-01-31T12:00 (local time).")
 def command(partition: str, group: str, as_json: bool, time: str | None) -> None:
-    """Show why PARTITION is where it is.
+    """Show which worker owns PARTITION, and why.
 
-    Its owner, token, epoch and reason, how far it is, and what would move it. With --at: its owner at that time, and why.
+    Shows its owner, token, epoch and reason, its offset, and what would move it. With --at: its owner at that time, and why.
     """
     with open_group(group) as tree, view.show_wait("reading the group, the source and the table"):
         found = explain(tree, partition) if time is None else explain_past(tree, partition, time)
@@ -37,7 +37,7 @@ def command(partition: str, group: str, as_json: bool, time: str | None) -> None
 
 
 def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
-    """The answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
+    """Return the answer as JSON values; see docs/protocol.md. Raises ConfigError, which names the known partitions."""
     from rota.cli.observer import GroupObserver, concerns, find_rewritten
 
     check_known("partition", partition, tree.ids())
@@ -45,7 +45,9 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
     facts, here = found.seen.facts, {worker.id for worker in found.seen.workers}
     own, done = facts.owns.get(partition), facts.checkpoints.get(partition)
     named = [w for w in sorted(facts.targets) if partition in facts.targets[w]]
-    target = next((w for w in named if w in here), named[0] if named else None)  # a dead worker's may name it as well
+    target = next(
+        (w for w in named if w in here), named[0] if named else None
+    )  # a dead worker's target may name it, too
     epochs = tree.epochs()
     since = next((e for e in reversed(epochs) for m in e.moves if m.partition == partition), None)
     move = next((m for m in since.moves if m.partition == partition), None) if since else None
@@ -83,7 +85,7 @@ def explain(tree: "GroupState", partition: str) -> dict[str, Any]:
 
 
 def explain_past(tree: "GroupState", partition: str, time: str) -> dict[str, Any]:
-    """The owner at a time as JSON values; see docs/protocol.md. Raises ConfigError on a bad time or partition."""
+    """Return the owner at a time as JSON values; see docs/protocol.md. Raises ConfigError on a bad time or partition."""
     from rota.cli.past import parse_moment, read_epochs
     from rota.face.past import find_past_owner
 
@@ -92,7 +94,7 @@ def explain_past(tree: "GroupState", partition: str, time: str) -> dict[str, Any
     current = next((w for w in sorted(targets) if partition in targets[w].partitions), None)
     epochs, note = read_epochs(tree, lambda known: find_past_owner(known, partition, at, current).since is not None)
     named = {move.partition for epoch in epochs for move in epoch.moves}
-    check_known("partition", partition, {*tree.ids(), *named})  # one that left the group has a past as well
+    check_known("partition", partition, {*tree.ids(), *named})  # one that left the group, too
     past = find_past_owner(epochs, partition, at, current)
     since, until = past.since, past.until
     epoch = next((one for one in reversed(epochs) if one.at <= at), None)
@@ -114,7 +116,7 @@ def explain_past(tree: "GroupState", partition: str, time: str) -> dict[str, Any
 
 
 def _list_causes(seen: "Seen", partition: str, target: str | None) -> Iterator[str]:
-    """What would move the partition to another worker, the most certain cause first."""
+    """Yield what would move the partition to another worker, the most certain cause first."""
     counts = {worker.id: len(seen.facts.targets.get(worker.id, ())) for worker in seen.workers}
     states = {worker.id: worker.state for worker in seen.workers}
     if partition in seen.pins:

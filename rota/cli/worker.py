@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from rota.dataplane.spark.spark_server import SparkServer
     from rota.group.agent import Agent
 
-SOON, LATER = 0.25, 1.0  # seconds to the next look: while something is on its way, and while nothing is
-STANDSTILL = 2.0  # session timeouts in which the loop must make a step, or its session is ended; 5 s at least
+BUSY_PAUSE, IDLE_PAUSE = 0.25, 1.0  # seconds between two cycles: while it joins, claims or releases, and otherwise
+STALL = 2.0  # session timeouts without a step of the loop, after which the watchdog ends the session; 5 s at least
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
-STARTING = 180.0  # seconds in which a Spark that was started must become ready: a cluster may have to make room for it
-EXECUTOR_WAIT = 60.0  # seconds in which Spark must be able to work, before the worker reports that it is not
+STARTING = 180.0  # seconds in which a started Spark must become ready: a cluster may have to free cores for it
+EXECUTOR_WAIT = 60.0  # seconds without an executor after which the worker reports that its Spark cannot work
 
 SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.IGNORECASE)  # as Spark redacts them
 
@@ -182,13 +182,13 @@ class Process:
         self.ordinal: int | None = None  # and how many share, as it was started; see protocol `ordinal`
         self.replicas: int | None = None
         self.changed = ChangeSignal()  # set by a new target, and by other reasons to end a pause
-        self.signals = 0  # how often it was asked to leave
-        self._ready = self._is_able = False  # whether Spark was ready at the last look, and able to work
+        self.signals = 0  # SIGTERM and SIGINT so far
+        self._ready = self._is_able = False  # whether Spark was ready at the last check, and able to work
         self._failures = 0
-        self._launched = 0.0  # when, on the monotonic clock
-        self._able_at = 0.0  # when its Spark was last seen able to work, or was ready
+        self._launched = 0.0  # when Spark was started, on the monotonic clock
+        self._able_at = 0.0  # when Spark was last able to work, or became ready
         self._agent: Agent | None = None
-        self._steps = 0  # of the loop; together with what it asked the store, its progress
+        self._steps = 0  # of the loop; the watchdog compares them and the number of requests to the store
         self.log = Log(lambda lines: self._format_line("dropped", lines=lines))
 
     def run(self) -> int:
@@ -209,14 +209,14 @@ class Process:
                 tree = GroupState(store, self.group)
                 if not self.start_spark(warms=bool(tree.live())):
                     return 0
-                agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STANDSTILL * store.negotiated)
+                agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STALL * store.negotiated)
                 self._agent = agent
                 with Watchdog(
                     lambda: (self._steps, store.asked),
                     store.active,
                     lambda: self._end_stalled_session(store, bound),
                     bound,
-                    lambda error: self.say("notice", reason=f"its watchdog goes on after {error!r}"),
+                    lambda error: self.say("notice", reason=f"its watchdog continues after {error!r}"),
                 ):
                     return self._serve(store, agent)
         except (OSError, MemoryError) as error:  # the supervisor restarts it, or reports it
@@ -251,7 +251,7 @@ class Process:
                 agent.leave(hurry=signals > 1)
                 obeyed = signals
             if store.active():
-                with contextlib.suppress(CoordinationError):  # without it a new target is seen after the pause
+                with contextlib.suppress(CoordinationError):  # without the watch, a new target is read after the pause
                     self.changed.listen(store, agent.paths.assign(self.worker), anew=agent.state.suspended is not None)
             for _ in agent.cycle():
                 self._steps += 1
@@ -262,15 +262,15 @@ class Process:
             if (news := usage.read_news()) is not None:
                 agent.publish(usage=news)
             self._steps += 1
-            self.changed.wait(agent.find_pause(SOON, LATER))
+            self.changed.wait(agent.find_pause(BUSY_PAUSE, IDLE_PAUSE))
 
     def _end_stalled_session(self, store: "Store", bound: float) -> None:
         """End the session of a stalled loop: the worker counts as gone."""
-        with contextlib.suppress(CoordinationError):  # the old one is ended; the loop, if it goes on, looks again
+        with contextlib.suppress(CoordinationError):  # the old session is ended; the loop joins again if it continues
             store.renew()
         self.say("stalled", seconds=bound)
 
-    # --- signals, words
+    # --- signals, log
 
     def _count_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.signals += 1
@@ -288,11 +288,11 @@ class Process:
     # --- Spark
 
     def start_spark(self, warms: bool = True) -> bool:
-        """Start the worker's own Spark and wait until it is ready and, if it `warms`, warm: only then the worker joins.
+        """Start the worker's own Spark, and wait until it is ready and, if it `warms`, warm. The worker joins after that.
 
-        The first worker of a group does not warm its Spark: meanwhile no other worker would consume its partitions.
-        If it is not warm after `EXECUTOR_WAIT` seconds more, the worker joins all the same, reports why it can do no work,
-        and owns nothing. Returns False if the worker was asked to leave meanwhile. Raises EnvironmentFailed.
+        The first worker of a group does not warm its Spark, because no other worker would consume its partitions meanwhile.
+        A Spark that is not warm `EXECUTOR_WAIT` seconds later makes the worker `unable`: it joins and owns no partition.
+        Returns False if the worker was asked to leave meanwhile. Raises EnvironmentFailed.
         """
         if self.server is None:
             return True
@@ -313,7 +313,7 @@ class Process:
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
     def watch_spark(self) -> None:
-        """Restart a Spark that died, at its address; kill one that is silent or has a task that cannot be ended.
+        """Restart a dead Spark at the same address; kill one that is silent or has a task that cannot be cancelled.
 
         Raises EnvironmentFailed after `RESTARTS` starts in a row that were not ready in `starting` seconds.
         """
@@ -346,8 +346,7 @@ class Process:
     def _watch_executors(self, server: "SparkServer") -> None:
         """Report why Spark has not been able to work for `EXECUTOR_WAIT` seconds, and when it is able again.
 
-        After `starting` seconds Spark is restarted: a master that was lost for good gives this
-        application none.
+        After `starting` seconds Spark is restarted: after a master was lost, only a new application gets executors.
         """
         now, why = time.monotonic(), server.explain_unable()
         self._is_able = not why

@@ -9,7 +9,7 @@ from rota.dagster.location import definitions
 
 
 class PipelinesScaffolder(dg.Scaffolder[Any]):
-    """Begins a `PipelinesComponent` with `dg scaffold defs`, so that `dg check defs` passes at once."""
+    """Makes the files of a `PipelinesComponent` for `dg scaffold defs`, such that `dg check defs` passes at once."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
         """Write the YAML file, and make the folder that it names: `pipelines` beside `defs`, inside the package."""
@@ -32,5 +32,5 @@ class PipelinesComponent(dg.Component, dg.Model, dg.Resolvable):
     key_prefix: str | None = None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """What `rota.dagster.definitions` makes of the folder. Raises ConfigError."""
+        """Return the definitions of the folder, as `rota.dagster.definitions` does. Raises ConfigError."""
         return definitions(context.path / self.pipelines, key_prefix=self.key_prefix)

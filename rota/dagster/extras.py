@@ -1,7 +1,7 @@
-"""What pipeline files declare for Dagster beside their pipelines, as far as Dagster loads it together.
+"""Chooses the extras that Dagster can load together: what pipeline files declare for Dagster beside their pipelines.
 
 Invariant: if the extras of two files collide, those of the older file are served. The other file's extras are left out with
-the reason that Dagster gives, and its pipeline is served.
+Dagster's reason, and its pipeline is served.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ def choose_extras(modules: Sequence[ModuleType], merge: Merge) -> tuple[list[dg.
     chosen: list[dg.Definitions] = []
     why: dict[ModuleType, str] = {}
     left, found = list(modules), True
-    while found:  # a file may need what a younger one declares
+    while found:  # a file may need the extras of a younger file
         found, again = False, list[ModuleType]()
         for module in left:
             try:
@@ -45,5 +45,5 @@ def choose_extras(modules: Sequence[ModuleType], merge: Merge) -> tuple[list[dg.
 
 
 def flatten(error: Exception) -> str:
-    """The message of an error of Dagster, and of its cause, in one line."""
+    """Return the message of an error of Dagster, and of its cause, in one line."""
     return " ".join(f"{error} {error.__cause__ or ''}".split())

@@ -1,4 +1,4 @@
-"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes what is new, `<pipeline>__replay` reads
+"""The jobs: `<group>__rebalance` publishes an epoch, `<pipeline>__consume` consumes new records, `<pipeline>__replay` reads
 consumed offsets again."""
 
 from typing import Any
@@ -8,12 +8,12 @@ import dagster as dg
 from rota.dagster.assets.names import Names
 from rota.pipeline import Group, Pipeline
 
-Job = Any  # Dagster keeps its name for it to itself
+Job = Any  # Dagster does not export the type
 MAX_RUNTIME = 3600  # seconds after which Dagster ends a run whose Spark hangs
 
 
 def make_rebalance_job(group: Group, names: Names) -> Job:
-    """The job that publishes the group's next epoch. One runs at a time, before all consuming runs."""
+    """Return the job that publishes the group's next epoch. It has priority over consuming runs."""
     return dg.define_asset_job(
         names.rebalance_job(group.name),
         selection=[names.assignment(group.name)],
@@ -24,19 +24,19 @@ def make_rebalance_job(group: Group, names: Names) -> Job:
 
 
 def make_consume_job(pipeline: Pipeline, names: Names) -> Job:
-    """The job that consumes what is new: for one worker until its run ends, for a click once."""
+    """Return the job that consumes new records: for one worker until its run ends, for a click once."""
     return dg.define_asset_job(
         names.consume_job(pipeline.name),
         selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),
         tags={**names.tags("consume", pipeline.name), "dagster/max_runtime": str(MAX_RUNTIME)},
         executor_def=dg.in_process_executor,  # a run is a process already; one for each step would connect again
-        description=f"Consumes what is new in pipeline `{pipeline.name}`.",
+        description=f"Consumes new records of pipeline `{pipeline.name}`.",
     )
 
 
 def make_replay_job(pipeline: Pipeline, names: Names) -> Job:
-    """The job that reads consumed offsets again and replaces their rows. Once a partition is chosen in its launchpad, that
-    is filled in: what changed after it was consumed. So it is in a backfill."""
+    """Return the job that reads consumed offsets again and replaces their rows. By default, as in a backfill, it replays the
+    files that changed after they were consumed."""
     return dg.define_asset_job(
         names.replay_job(pipeline.name),
         selection=dg.AssetSelection.assets(*names.consumed(pipeline.name)).without_checks(),

@@ -1,10 +1,10 @@
-"""Everything that a folder of pipeline files gives a code location of Dagster.
+"""Makes the Dagster definitions of a folder of pipeline files, for any code location.
 
 Laws:
-1. Importing this does nothing, and calling it needs no ZooKeeper, no Java and no Spark.
-2. A file that does not load is refused alone. If what it declares beside its pipeline does not load with the rest, that is
-   left out. Both are a warning in the log, and a failed check on each `<group>/membership`.
-3. It takes nothing that is its host's: no executor, no resource key but `rota_...`, no automation of other assets.
+1. To import this module does nothing. `definitions` needs no ZooKeeper, no Java and no Spark.
+2. If a file does not load, only that file is refused. If a file's extras do not load with the rest, only they are left out.
+   Both are a warning in the log, and a failed check on each `<group>/membership`.
+3. It sets no executor, no resource key except `rota_...`, and no automation of other assets.
 """
 
 import logging
@@ -52,14 +52,14 @@ def definitions(
     key_prefix: str | Sequence[str] | None = None,
     resources: Mapping[str, Any] | None = None,
 ) -> dg.Definitions:
-    """The assets, checks, sensors and jobs of every pipeline file in the folder, with the user's own assets in these files.
+    """Return the assets, checks, sensors and jobs of every pipeline file in the folder, and the user's own assets in them.
 
     `pipelines` is the folder; a relative one is below the process's working directory.
     `key_prefix` begins each asset key, partition set, job and sensor. Give each of two deployments on one instance its own.
-    `resources` are those that the files' own assets need, and what replaces `rota_zookeeper` and `rota_spark`.
+    `resources` are those that the files' own assets need, and replacements of `rota_zookeeper` and `rota_spark`.
 
-    Merge the result with what else the location has: `dg.Definitions.merge(mine, rota.dagster.definitions(...))`. Raises
-    ConfigError if there is no such folder, or the prefix is no name.
+    Merge the result with the location's other definitions: `dg.Definitions.merge(mine, rota.dagster.definitions(...))`.
+    Raises ConfigError if the folder does not exist, or the prefix is not a valid name.
     """
     zookeeper = {**RESOURCES, **(resources or {})}["rota_zookeeper"]
     catalog = load(Path(pipelines), partial(_open_store, zookeeper))
@@ -76,17 +76,16 @@ def _open_store(zookeeper: Any) -> "Iterator[Store]":
 
 
 def compose(catalog: Catalog, names: Names = Names(), resources: Mapping[str, Any] | None = None) -> dg.Definitions:  # noqa: B008
-    """The definitions of each group and pipeline of the catalog, and what the files declare beside.
-
-    What Dagster does not load beside the rest is left out, by law 2. All is tried together first, for that is quick."""
+    """Return the definitions of each group and pipeline of the catalog, and the extras of the files, without those that
+    Dagster refuses (law 2)."""
     return _settle(catalog, names, resources)[1]
 
 
 def find_unserved(folder: Path) -> dict[str, str]:
-    """Find the files of the folder of which Dagster does not serve all.
+    """Find the files of the folder that Dagster does not serve completely.
 
-    A definition that needs a resource of the location's own counts as served. `rota.face.unserved` calls this in a process
-    of its own, because a command does not import Dagster.
+    A definition that needs a resource of the code location counts as served. `rota.face.unserved` calls this in another
+    process, because a command does not import Dagster.
 
     Returns:
         File -> the reason, in one line.
@@ -101,7 +100,7 @@ def find_unserved(folder: Path) -> dict[str, str]:
 
 
 def _settle(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None) -> tuple[Catalog, dg.Definitions]:
-    """What of the catalog is served, and as what Dagster gets it."""
+    """Return the part of the catalog that is served, and its definitions."""
     try:
         return catalog, _merge(catalog, [*map(pipeline_files.load_file, catalog.modules)], names, resources)
     except Exception:  # Dagster raises any type; the file at fault is found by loading file by file
@@ -112,8 +111,8 @@ def _settle(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None)
 def _choose(
     catalog: Catalog, names: Names, resources: Mapping[str, Any] | None
 ) -> tuple[Catalog, list[dg.Definitions]]:
-    """The catalog without the pipelines that Dagster does not take, as one with an owner that is none; and what else the
-    files declare, as far as it goes together."""
+    """Return the catalog without the pipelines that Dagster refuses, for example for an invalid owner, and the extras of the
+    files that load together."""
     refused: dict[str, str] = {}
     for name, pipeline in catalog.pipelines.items():
         try:
@@ -162,7 +161,7 @@ def _merge(
 
 
 def _list_plain_keys(catalog: Catalog) -> Iterator[dg.AssetKey]:
-    """The keys of rota's assets without the prefix, as pipeline files name them."""
+    """Yield the keys of rota's assets without the prefix, as pipeline files name them."""
     plain = Names()
     for group in catalog.groups:
         yield from (plain.membership(group), plain.assignment(group))
@@ -171,7 +170,7 @@ def _list_plain_keys(catalog: Catalog) -> Iterator[dg.AssetKey]:
 
 
 def _automate(what: dg.AssetSelection, names: Names) -> dg.Definitions:
-    """The sensor that evaluates the automation conditions of these assets and checks, and of no others."""
+    """Return a sensor that evaluates the automation conditions of only these assets and checks."""
     sensor = dg.AutomationConditionSensorDefinition(
         names.name("rota", "automation"),
         target=what,
@@ -182,7 +181,7 @@ def _automate(what: dg.AssetSelection, names: Names) -> dg.Definitions:
 
 
 def _make_definitions(catalog: Catalog, names: Names, resources: Mapping[str, Any] | None) -> dg.Definitions:
-    """What rota itself gives to Dagster."""
+    """Return rota's own definitions."""
     groups, pipelines = catalog.groups.values(), catalog.pipelines.values()
     return dg.Definitions(
         assets=[

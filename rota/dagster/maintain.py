@@ -1,6 +1,6 @@
 """`<pipeline>__maintain`: a job that maintains a pipeline's tables, and the schedule that launches it each night.
 
-Invariants: such a run rewrites a bounded amount, and queues behind each other run. An observation of `<pipeline>/records`
+Invariants: a run rewrites a bounded amount, and has the lowest priority in the queue. An observation of `<pipeline>/records`
 lists what the run did and what it left to the next one. If a step fails, the run does the others, and then fails.
 """
 
@@ -16,11 +16,11 @@ from rota.dagster.jobs import MAX_RUNTIME
 from rota.errors import EnvironmentFailed, counted
 from rota.pipeline import Pipeline
 
-HOUR = 3  # of the day, in UTC; the minute is the pipeline's own, so that not all of them begin at once
+HOUR = 3  # of the day, in UTC; the minute depends on the pipeline's name, so that the pipelines do not start together
 
 
 def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
-    """The job, for the schedule, for the launchpad and for a schedule of yours."""
+    """Return the job, for the schedule, for the launchpad and for a schedule of yours."""
 
     @dg.op(name=names.name(pipeline.name, "tidy"))
     def tidy(context: dg.OpExecutionContext) -> None:
@@ -30,12 +30,12 @@ def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
             done = maintain(pipeline)
             metadata = describe_maintenance(done)
             put, into, left = (metadata[key] for key in (keys.MERGED, keys.MERGED_INTO, keys.FILES_LEFT))
-            said = (
+            line = (
                 f"{counted(put, 'file')} put together into {into:,}, {left:,} left to the next run; "
                 f"{counted(done.packed, 'commit')} packed; {counted(done.vacuumed, 'unused file')} deleted"
             )
-            context.log_event(dg.AssetObservation(names.records(pipeline.name), description=said, metadata=metadata))
-            context.log.info(said)
+            context.log_event(dg.AssetObservation(names.records(pipeline.name), description=line, metadata=metadata))
+            context.log.info(line)
             if done.failed:
                 raise EnvironmentFailed(". ".join(done.failed))
 
@@ -57,7 +57,7 @@ def make_maintain_job(pipeline: Pipeline, names: Names) -> dg.JobDefinition:
 
 
 def make_maintain_schedule(pipeline: Pipeline, names: Names) -> dg.ScheduleDefinition:
-    """Launches the job each night. It is on, as the sensors are."""
+    """Return the schedule that launches the job each night. It is on by default, as the sensors are."""
     minute = crc32(pipeline.name.encode()) % 60
     return dg.ScheduleDefinition(
         name=names.maintain_job(pipeline.name),

@@ -1,6 +1,6 @@
-"""What a pipeline file declares for Dagster beside its pipeline: assets, checks, jobs, schedules, sensors, resources.
+"""Loads the extras of a pipeline file: its own assets, checks, jobs, schedules, sensors and resources.
 
-Invariant: each of these at the top level of a file is loaded. The key of a resource is the name of its variable.
+Invariant: each of them at the top level of the file is loaded. The key of a resource is the name of its variable.
 """
 
 import warnings
@@ -14,21 +14,21 @@ RESOURCE = (dg.ConfigurableResource, dg.ConfigurableIOManagerFactory, dg.Resourc
 
 
 def load_file(module: ModuleType) -> dg.Definitions:
-    """What the file declares, under its own keys. Raises what Dagster raises."""
+    """Return the extras of the file, under their own keys. Raises any error of Dagster."""
     resources = {name: value for name, value in vars(module).items() if isinstance(value, RESOURCE)}
-    with warnings.catch_warnings():  # it is a preview of Dagster's
+    with warnings.catch_warnings():  # Dagster warns that the function is a preview
         warnings.simplefilter("ignore")
         return dg.load_definitions_from_module(module, resources=resources)
 
 
 def list_keys(assets: Iterable[Any]) -> Iterator[dg.AssetKey]:
-    """The keys of the assets."""
+    """Yield the keys of the assets."""
     for asset in assets:
         yield from asset.keys if isinstance(asset, dg.AssetsDefinition) else [asset.key]
 
 
 def select_automated(defs: dg.Definitions) -> dg.AssetSelection | None:
-    """The assets and the checks that have an automation condition; None if none has."""
+    """Return the assets and checks that have an automation condition; None if none has."""
     several = [
         one for one in (*(defs.assets or ()), *(defs.asset_checks or ())) if isinstance(one, dg.AssetsDefinition)
     ]
@@ -47,9 +47,10 @@ def rename(
     keys: Mapping[dg.AssetKey, dg.AssetKey],
     sets: Mapping[str, dg.DynamicPartitionsDefinition],
 ) -> dg.Definitions:
-    """The same definitions under new keys: in assets, their dependencies and their checks; and of the partition sets of
-    these names. What the body of an asset or the selection of a job names is left as it is. What two files have imported
-    stays one."""
+    """Return the definitions with new keys in assets, their dependencies and their checks, and with these partition sets.
+
+    Names in the body of an asset or in the selection of a job do not change. An object that two files import stays one.
+    """
     return dg.Definitions(
         assets=[_rename(one, keys, sets) for one in {id(one): one for one in own.assets or ()}.values()],
         asset_checks=[_rename(one, keys, sets) for one in {id(one): one for one in own.asset_checks or ()}.values()],
@@ -64,7 +65,7 @@ def _rename(
     one: Any, keys: Mapping[dg.AssetKey, dg.AssetKey], sets: Mapping[str, dg.DynamicPartitionsDefinition]
 ) -> Any:
     def move(spec: dg.AssetSpec) -> dg.AssetSpec:
-        """The spec, of the set of that name that this deployment has."""
+        """Return the spec with this deployment's partition set of the same name."""
         of = spec.partitions_def
         here = sets.get(str(of.name)) if isinstance(of, dg.DynamicPartitionsDefinition) else None
         return spec.replace_attributes(partitions_def=here) if here else spec

@@ -18,18 +18,18 @@ from rota.errors import counted
 from rota.pipeline import Pipeline
 
 FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-PAGE = 1000  # records in one question to the storage
+PAGE = 1000  # records in one read of the storage
 
 
 class Purge(dg.Config):
-    """What is removed: runs that ended more than `older_than_days` ago. `dry_run` counts them only."""
+    """Which runs are removed: those that ended more than `older_than_days` ago. `dry_run` only counts them."""
 
     older_than_days: float = Field(default=7.0, ge=0)
     dry_run: bool = False
 
 
 def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinition:
-    """The job, for the launchpad, for a schedule of yours and for `rota purge`."""
+    """Return the job, for the launchpad, for a schedule of yours and for `rota purge`."""
     served = tuple(pipelines)
 
     @dg.op(name=names.name("rota", "remove"))
@@ -65,8 +65,8 @@ def make_purge_job(pipelines: Iterable[Pipeline], names: Names) -> dg.JobDefinit
 
 
 def list_old_runs(instance: dg.DagsterInstance, tags: Mapping[str, str], before: datetime) -> Iterator[str]:
-    """The ids of the runs with these tags that ended before that time. None may be removed before all are listed: the
-    storage goes on after the last one by its id."""
+    """Yield the ids of the runs with these tags that ended before that time. List all before you remove one: the storage
+    continues after the last one by its id."""
     old = dg.RunsFilter(tags=dict(tags), statuses=FINISHED, updated_before=before)
     cursor: str | None = None
     while found := instance.get_run_records(old, limit=PAGE, cursor=cursor):
@@ -75,7 +75,7 @@ def list_old_runs(instance: dg.DagsterInstance, tags: Mapping[str, str], before:
 
 
 def find_needed_runs(instance: dg.DagsterInstance, pipeline: Pipeline, names: Names) -> set[str]:
-    """The runs that made the newest materialization of a partition, or the newest of a batch."""
+    """Return the runs that made a partition's newest materialization, or its newest materialization of a batch."""
     everything = len(instance.get_dynamic_partitions(str(names.partition_set(pipeline.name).name)))
     needed: set[str] = set()
     for asset in names.consumed(pipeline.name):
@@ -98,8 +98,7 @@ def find_needed_runs(instance: dg.DagsterInstance, pipeline: Pipeline, names: Na
 
 
 def remove_run(instance: dg.DagsterInstance, run: str) -> None:
-    """Removes the run, its events and its logs. Dagster's SQLite leaves the file that held the events, empty and as long as
-    before: it is deleted here."""
+    """Remove the run, its logs and its events, with the file of the events, which Dagster's SQLite leaves at full size."""
     instance.delete_run(run)
     instance.compute_log_manager.delete_logs(prefix=[run])
     for file in Path(instance.root_directory, *EVENTS).glob(f"{run}.db*"):

@@ -30,7 +30,7 @@ class Cause:
         patience: seconds after which the need needs an operator.
         step: the next step; `{...}` is filled in. Empty if the reason ends with the step, or the finder chooses it.
         explains: rows of the same pipeline, or of the whole group, that are not reported beside this one. Their age
-            begins anew once they are no longer explained.
+            starts at zero once they are no longer explained.
         covers: likewise, but their age continues, and this need is due when a covered one is.
         cause: the cause that the need reports, if it is not the name of the row.
     """
@@ -60,11 +60,11 @@ CAUSES = {
     "spark": Cause("worker", step="see the worker's log; the worker starts its Spark again if that ended"),
     "unable": Cause(
         "worker",
-        step="give its Spark room (`spark.cores.max` of the others, or more machines); it takes work by itself then",
+        step="give its Spark room (`spark.cores.max` of the others, or more machines); then it gets partitions again",
     ),
     "twice": Cause("worker", step="give it another --id"),
     "record": Cause("record", 0.0),
-    "target": Cause("record", cause="record"),  # the next rebalance, or its worker, writes it again
+    "target": Cause("record", cause="record"),  # the next rebalance, or the worker, writes it again
     "own record": Cause("partition", 0.0, cause="record"),
     "source": Cause("pipeline", covers=("fails", "runs", "runs retried", "refused runs", "idle"), explains=BEHINDS),
     "table": Cause("pipeline", covers=("idle",), explains=("refused runs", *BEHINDS)),

@@ -1,4 +1,4 @@
-"""The state of Dagster as `rota.face.needs` judges it, and the rules that make it from rows.
+"""The state of Dagster for `rota.face.needs`, and the rules that compute it from rows.
 
 Law: two adapters read the rows, `sensors/seen.py` from Dagster's storage and `rota/cli/dagster_health.py` over GraphQL. Both
 read as many rows (`TICKS`, `RUNS`), and neither judges them.
@@ -47,7 +47,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class SensorRow:
-    """A sensor of rota's as Dagster stores it, with its newest ticks, newest first. `pipeline`: whose it is, if of one."""
+    """A sensor of rota's as Dagster stores it, with its newest ticks, newest first, and its pipeline, if it has one."""
 
     name: str
     on: bool
@@ -81,7 +81,7 @@ class SensorSeen:
         failing: for how many seconds its ticks are known to have failed; 0 if the last one succeeded.
         why: the reason of the last failure.
         quiet: seconds since its last tick began.
-        pipeline: the pipeline that it is of, if it is of one.
+        pipeline: its pipeline, if it has one.
         kind: the class of the last error.
     """
 

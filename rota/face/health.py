@@ -2,8 +2,8 @@
 
 Laws:
 1. It changes nothing. Own records are read before live nodes: see `eligibility`.
-2. A source or table that cannot be read, or does not answer within `ANSWER` seconds, is reported as that. The others are
-   read.
+2. A source or table that cannot be read, or does not answer within `ANSWER` seconds, is a fault in the observation. The
+   others are read.
 3. A table's log and positions are cached until the table has a newer version.
 """
 
@@ -35,13 +35,13 @@ from rota.run.work import measure_lags, observe
 from rota.settings import Settings
 
 SILENCE = 2.0  # seconds in which a Spark's server answers; a busy one takes 12 ms
-PROBES = 16  # Sparks that are asked at a time
+PROBES = 16  # Sparks that are probed at a time
 ANSWER = 15.0  # seconds in which the source and the table of a pipeline answer
 
 
 @dataclass(frozen=True, slots=True)
 class TableSeen:
-    """What a table reports, its log newest first. `refusal`: why it cannot be read, or is not this group's (`foreign`)."""
+    """The content of a table, its log newest first. `refusal`: why it cannot be read, or is not this group's (`foreign`)."""
 
     past: tuple[LogEntry, ...] = ()
     positions: Mapping[str, Position] | None = None
@@ -101,7 +101,7 @@ class HealthReader:
 
 
 def read_table(main: Ledger, ids: tuple[str, ...]) -> TableSeen:
-    """Read the newest commits of a table, its positions, and what other programs did to it."""
+    """Read the newest commits of a table, its positions, and why another program's commit stops it."""
     try:
         return TableSeen(main.read_recent_log(), main.read_positions(ids), main.explain_harm(MAX_COMPARED_FILES))
     except (RotaError, OSError) as error:
@@ -128,12 +128,14 @@ def make_seen(
     basis: Basis,
     pipelines: Sequence[PipelineSeen],
 ) -> Seen:
-    """Return the observation. The workers' Sparks are asked here."""
+    """Return the observation, for which the workers' Sparks are probed."""
     reported = {path for path in tree.unreadable if path.rpartition("/")[2] in facts.unreadable}
-    if left := tree.unreadable.keys() - reported:  # an observation of these partitions reports their records
+    if left := tree.unreadable.keys() - reported:  # the observations of their own pipelines report them
         elsewhere = tree.ids().keys() - set(facts.partitions)
         reported |= {path for path in left if path.rpartition("/")[2] in elsewhere}
-    announced = {worker_of(one): facts.lives.get(one) for one in basis.members}  # the next observation has later ones
+    announced = {
+        worker_of(one): facts.lives.get(one) for one in basis.members
+    }  # workers that join later are in the next observation
     reachable = {w: one.endpoint for w, one in announced.items() if one and one.endpoint and is_reachable(one)}
     return Seen(
         group=tree.group,

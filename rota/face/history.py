@@ -79,8 +79,8 @@ def read_story(
     Args:
         tree: the group.
         commits: the commits of its tables.
-        moments: events that the caller knows more precisely than the audit, such as a kill. They replace the audit's event
-            for the end of the same worker.
+        moments: events with more exact times than in the audit, such as a kill. They replace the audit's event for the end
+            of the same worker.
         epochs: the epochs, if they are not to be read from ZooKeeper.
     """
     epochs = tuple(tree.epochs() if epochs is None else epochs)
@@ -179,7 +179,7 @@ def keep_partition(story: Story, partition: str) -> Story:
 
 
 def keep_since(story: Story, since: float) -> Story:
-    """What happened at `since` or later."""
+    """Return the story from `since` on."""
     return replace(
         story,
         epochs=tuple(e for e in story.epochs if e.at >= since),

@@ -1,4 +1,4 @@
-"""A need: something that is not well. One type from `rota.face.needs`, which finds it, to a line, a check and an alert.
+"""A need: a fault that needs an operator, or that is expected to heal. Lines, checks and alerts use the same type.
 
 Laws:
 1. Each need states its subject, the reason, and the next step.
@@ -23,23 +23,23 @@ REPORTED = ("kind", "name", "cause", "why", "step", "since", "person", "due", "w
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Something that is not well.
+    """A fault that needs an operator, or that is expected to heal.
 
     Args:
         kind: the kind of `name`: a group, worker, partition, pipeline, record, file or Dagster.
-        name: what is not well.
+        name: the part that has the fault.
         cause: one lasting word.
         why: the reason.
         step: the next step; empty if `why` ends with it.
         since: when it was first observed, in server seconds.
         person: it needs an operator now.
         due: the server second from which it needs an operator.
-        which: identifies the cause among needs of one kind and cause, however each reason is worded. It is empty if the
-            cause alone does.
+        which: identifies the cause among needs of one kind and cause, whatever the wording of each reason. Empty: `cause`
+            alone identifies it.
         row: the row of the table of causes. Reports do not contain it, nor the three values below.
-        state: if it changes, the age of the need begins anew.
+        state: if it changes, the age of the need starts at zero.
         patience: the seconds between `since` and `due`.
-        lasted: the seconds before the observation for which stored times prove it.
+        lasted: the seconds for which the need has existed, by stored times.
     """
 
     kind: str
@@ -105,12 +105,12 @@ class JoinedNeed:
 
     @property
     def title(self) -> str:
-        """What is not well, and the cause, in a few words."""
+        """The subject and the cause, in a few words."""
         return f"{self.about or ', '.join(sorted({one.name for one in self.needs}))}: {self.cause}"
 
     @property
     def line(self) -> str:
-        """One line. It quotes one need for each reason, three reasons at most; with `which` it quotes the first of all."""
+        """One need for each reason, three reasons at most; with `which`, only the first need."""
         alike: dict[str, list[Need]] = {}
         for one in self.needs:
             alike.setdefault(self.which or _hide_name(one, one.sentence), []).append(one)
@@ -122,8 +122,8 @@ class JoinedNeed:
 def join_needs(needs: Iterable[Need]) -> tuple[JoinedNeed, ...]:
     """Join the needs that have one cause.
 
-    Partitions of a pipeline share a cause if `which` is the same but for names and numbers, whatever files their reasons
-    name. Sensors share one whatever they belong to: many fail for one reason.
+    Partitions of a pipeline share a cause if `which` is the same except for names and numbers. Failing sensors share one
+    if `which` is the same, whatever their pipelines.
     """
 
     def find_cause(need: Need) -> tuple[str, str, str]:
@@ -135,7 +135,7 @@ def join_needs(needs: Iterable[Need]) -> tuple[JoinedNeed, ...]:
 
 
 def digest(text: str) -> str:
-    """Return a short text that differs from another cause's: of the text without its numbers and ids."""
+    """Return a hash of the text without its numbers and ids."""
     return sha256(re.sub(r"[0-9a-f]{8,}|\d+", "#", text).encode()).hexdigest()[:16]
 
 

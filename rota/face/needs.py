@@ -31,7 +31,7 @@ from rota.ids import pipeline_of, quote, worker_of
 from rota.run.eligibility import Eligibility, judge
 from rota.run.restored import explain_older_table, explain_older_zookeeper
 
-SHARED = (Unavailable.__name__,)  # kinds of errors that many sensors report at a time, each in words of its own
+SHARED = (Unavailable.__name__,)  # kinds of errors that many sensors report at a time, with different texts
 FAILURES = 3  # failures in a row, at one offset or of runs, after which the cause does not heal itself
 MAX_REMEMBERED = 1000  # times that a memory holds, the oldest first
 
@@ -47,7 +47,9 @@ def find_needs(seen: Seen, before: Memory = FIRST) -> tuple[tuple[Need, ...], Me
     behind = _remember_behind(seen, judged, before.behind)
     found: list[Need] = []
     since: dict[str, float] = {}
-    explaining: dict[tuple[str, str], list[int]] = {}  # row and scope -> places in `found` of the needs that explain it
+    explaining: dict[
+        tuple[str, str], list[int]
+    ] = {}  # row and scope -> indices in `found` of the needs that explain it
     for one in sorted(_list_needs(seen, judged, behind), key=lambda need: RANKS[need.row]):
         begun = min(before.since.get(one.key, seen.now), seen.now - one.lasted)
         need = replace(one, since=begun, due=begun + one.patience)
@@ -102,7 +104,7 @@ def _make_option(group: str) -> str:
 
 
 def _find_of_dagster(seen: Seen) -> Iterator[Need]:
-    """Yield what keeps Dagster from deciding and launching. If it does not answer, nothing else is known of it."""
+    """Yield what keeps Dagster from deciding and launching. If Dagster does not answer, that is all."""
     there = seen.dagster
     if there is None:
         return
@@ -144,9 +146,9 @@ def _find_of_dagster(seen: Seen) -> Iterator[Need]:
 def _find_failed_runs(seen: Seen, pipeline: str, failed: Sequence[FailedRuns]) -> Iterator[Need]:
     """Yield the runs of a pipeline that failed in a row.
 
-    Failures are over once a checkpoint of the worker's partitions is newer than the last failure: a run that continues has
-    committed. Failures of a worker that owns none of the pipeline's partitions do not count. If no run of another worker
-    failed, the worker is at fault, not the data.
+    Failures are over once a checkpoint of the worker's partitions is newer than the last failure: a later run committed.
+    Failures of a worker that owns none of the pipeline's partitions do not count. If another worker's runs did not fail,
+    the worker is at fault, not the data.
     """
     facts = seen.facts
     owned: dict[str, float] = {}  # worker -> when the newest checkpoint of its partitions was written
@@ -187,8 +189,8 @@ def find_of_partitions(seen: Seen) -> Iterator[Need]:
             yield _explain_unowned(seen, p, owner, wanted.get(p), held, known)
         elif facts.lives[owner] is not None and p not in facts.targets.get(worker_of(owner), ()):
             worker = worker_of(owner)
-            taker = f"{wanted[p]} waits for it" if p in wanted else "no worker is to have it next"
-            why = f"{worker} does not let it go, and {taker}"
+            taker = f"{wanted[p]} waits for it" if p in wanted else "no target names it"
+            why = f"{worker} does not release it, and {taker}"
             lasted = max(0.0, seen.now - facts.written.get(worker, seen.now))
             yield make_need("handover", p, why, wait=seen.handover, lasted=lasted, state=owner, worker=worker)
 
@@ -209,8 +211,8 @@ def _explain_unowned(
 ) -> Need:
     """Explain why no worker owns a partition: none may, its taker has not claimed it, or no target names it.
 
-    Each of the three has its own time: a rebalance, then a claim. Nothing stored states since when a worker could take the
-    partition: it may have come back, or been uncordoned, a second ago. So `SETTLE` seconds are always observed.
+    No stored time states since when a worker could take the partition: the worker may have come back, or been uncordoned,
+    a second ago. So the patience counts from the first observation, except for the grace of a rebalance.
 
     Args:
         known: earlier answers, by kind and taker.
@@ -280,15 +282,15 @@ def _find_of_pipeline(seen: Seen, one: PipelineSeen, judged: Eligibility) -> Ite
     new = [p for p, (at, end) in one.ends.items() if at < end and p in judged.owners and p not in facts.parked]
     if new and not any(pipeline_of(p) == one.name for run in facts.runs for p in run.partitions):
         moved = max((facts.checkpoints[p].node.mzxid for p in one.ends if p in facts.checkpoints), default=0)
-        why = f"no run works on what is new in {counted(len(new), 'partition')}, such as {quote(new[0])}"
+        why = f"no run works on the new records of {counted(len(new), 'partition')}, such as {quote(new[0])}"
         yield make_need("idle", one.name, why, state=str(moved), sensor=f"{one.name}__backlog")
 
 
 def _remember_behind(seen: Seen, judged: Eligibility, before: Mapping[str, Lag]) -> dict[str, Lag]:
-    """Return partition with lag -> since when its lag has not fallen, with the lag and the offset of then.
+    """Return partition with lag -> since when its lag has not fallen, with the lag and the offset at that time.
 
-    A batch that began before the first observation counts from its begin, or from the partition's last checkpoint. A
-    partition that is parked or has no owner has a need of its own.
+    A batch that began before the first observation counts from its start, or from the partition's last checkpoint. A
+    partition that is parked or has no owner has another need.
     """
     found: dict[str, Lag] = {}
     batches = {p: run.since for run in seen.facts.runs for p in run.partitions}

@@ -1,7 +1,7 @@
 """The owner of a partition at a time in the past, from the epochs.
 
-Laws: an answer follows from recorded moves alone. An epoch that lists only a part of its moves may hide one of this
-partition: across such an epoch nothing is concluded, and the owner is unknown rather than wrong.
+Laws: an answer follows from recorded moves alone. An epoch that lists only a part of its moves may omit one of this
+partition. So the owner before and after such an epoch may differ, and is reported as unknown.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ class Change:
 class PastOwner:
     """The worker whose target named the partition (None: no worker's), if `known`.
 
-    `since` is the change that made it so, and `until` the next one; None: not among the epochs.
+    `since` is the change to this owner, `until` the next change; None: it is not among the epochs.
     """
 
     known: bool
@@ -38,7 +38,7 @@ class PastOwner:
 
 
 def find_past_owner(epochs: "Sequence[Epoch]", partition: str, at: float, current: str | None) -> PastOwner:
-    """The owner at `at` by these epochs, the oldest first. `current` is the worker whose target names it now."""
+    """Return the owner at `at` by these epochs, oldest first. `current` is the worker whose target names it now."""
     changes = sorted(_list_changes(epochs, partition), key=lambda change: change.at)
     since = next((change for change in reversed(changes) if change.at <= at), None)
     until = next((change for change in changes if change.at > at), None)
@@ -59,6 +59,6 @@ def _list_changes(epochs: "Sequence[Epoch]", partition: str) -> "Iterator[Change
 
 
 def _hides(epochs: "Sequence[Epoch]", start: float, end: float) -> bool:
-    """Whether an epoch in this time, start excluded, lists only a part of what it changed."""
+    """Return whether an epoch in this time, start excluded, lists only a part of its changes."""
     parts = (epoch for epoch in epochs if epoch.moved > len(epoch.moves) or len(epoch.dropped) >= MAX_MOVES)
     return any(start < epoch.at <= end for epoch in parts)

@@ -33,7 +33,7 @@ WORKERS = 40  # that the legend names
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The fonts for some texts: the usual one, then those that have what it lacks. `lost` has no font."""
+    """The fonts for some texts: the usual one, then those with the letters that it lacks. `lost`: letters without a font."""
 
     families: tuple[str, ...]
     lost: frozenset[str]
@@ -55,7 +55,7 @@ def choose_letters(texts: Iterable[str]) -> Letters:
     for family, file in [("sans-serif", fontManager.findfont(FontProperties())), *others]:
         if not missing:
             break
-        with suppress(RuntimeError, OSError, ValueError):  # a font that cannot be read, as those of pictures
+        with suppress(RuntimeError, OSError, ValueError):  # a font that cannot be read, such as one of pictures
             has = get_font(file).get_charmap()
             if had := {c for c in missing if ord(c) in has}:
                 families += [family] * (family not in families)

@@ -1,4 +1,4 @@
-"""What one observation of a group found: the values that `needs` judges."""
+"""The result of one observation of a group, from which `needs` finds the needs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class PipelineSeen:
         refusal: why the table cannot be read, or is not this group's.
         foreign: the table is not this group's.
         waiting: partitions of the source that the group does not know.
-        room: why the group takes none of them.
+        room: why the group adds none of them.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Seen:
     Args:
         group: the group.
         now: the clock of ZooKeeper's server.
-        facts: the records of the partitions, and what may be worked on.
+        facts: the records of the partitions, of live nodes, targets and runs.
         protocol: the protocol of the group.
         grace: seconds for which a rebalance waits for a lost worker.
         handover: seconds that an owner has to release a partition.
@@ -70,7 +70,7 @@ class Seen:
         refused: pipeline file -> why rota does not serve it.
         undeclared: pipelines of the group that no file declares.
         pipelines: what sources and tables report.
-        dagster: what Dagster reports; None if it was not asked.
+        dagster: what Dagster reports; None if it was not read.
         absences: lost worker -> when a rebalance noticed it, in server seconds.
     """
 

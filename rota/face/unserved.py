@@ -21,7 +21,7 @@ def find_unserved(folder: Path) -> dict[str, str]:
     process, which takes seconds.
 
     Raises:
-        EnvironmentFailed: the process gave no answer.
+        EnvironmentFailed: the process printed no result.
     """
     command = [sys.executable, "-c", ASK, str(folder)]
     try:

@@ -77,11 +77,10 @@ class FoundJobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """The last line that a run's own code logged, why a step of it failed, and that error's kind; empty where there is
-    none."""
+class RunOutcome:
+    """The last line that a run logged, why a step of it failed, and that error's kind; each empty if there is none."""
 
-    said: str = ""
+    last_line: str = ""
     why: str = ""
     kind: str = ""
 
@@ -175,7 +174,7 @@ class DagsterPage:
         """Dagster's word for where the run is. Raises EnvironmentFailed."""
         return str(self.ask(STATUS, run=run)["runOrError"].get("status", "gone"))
 
-    def read_words(self, run: str) -> Words:
+    def read_outcome(self, run: str) -> RunOutcome:
         """The last line of the run, and the reason why it failed. Raises EnvironmentFailed."""
         events = self.ask(WORDS, run=run)["logsForRun"].get("events", [])
         said = [one["message"] for one in events if one["__typename"] == "LogMessageEvent"]
@@ -183,7 +182,7 @@ class DagsterPage:
         facts = [one["failureMetadata"] or {} for one in failed]
         whys = [fact.get("description") or one["error"]["message"] for fact, one in zip(facts, failed, strict=True)]
         kinds = [e["text"] for fact in facts for e in fact.get("metadataEntries", ()) if e["label"] == ERROR_KIND]
-        return Words((said or [""])[-1], " ".join(" ".join(whys).split()), (kinds or [""])[0])
+        return RunOutcome((said or [""])[-1], " ".join(" ".join(whys).split()), (kinds or [""])[0])
 
     def ask(self, query: str, **variables: object) -> Mapping[str, Any]:
         """The answer to a query. Raises EnvironmentFailed."""

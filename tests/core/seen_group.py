@@ -106,7 +106,7 @@ NEEDS = {
     "pinned away": (replace(facts(**FREE), pins={"p:b": "w7"}), SETTLE, "unplaceable", "--clear"),
     "no label": (replace(facts(**FREE), labels={"p": {"gpu": "yes"}}), SETTLE, "unplaceable", "no worker has gpu=yes"),
     "an owner that never lets go": (
-        facts(targets={"w1": frozenset({"p:a", "p:b"}), "w2": frozenset()}), 165.0, "handover", "w2 does not let it go",
+        facts(targets={"w1": frozenset({"p:a", "p:b"}), "w2": frozenset()}), 165.0, "handover", "w2 does not release it",
     ),
     "parked": (facts(parked={"p:a": FAILED.model_copy(update={"retry_at": None})}), 0.0, "parked", "rota retry p:a"),
     "failed three times": (facts(parked={"p:a": FAILED.model_copy(update={"failures": 3})}), 0.0, "parked", "failed 3x"),

@@ -182,7 +182,7 @@ def test_a_need_begins_anew_once_it_was_away() -> None:
 def test_a_clock_that_is_put_forward_makes_no_need_older(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """ZooKeeper's: a partition that was without an owner for seconds had been so for an hour."""
     if not guarded:
-        monkeypatch.setattr(face_memory, "LONGEST", float("inf"))
+        monkeypatch.setattr(face_memory, "MAX_GAP", float("inf"))
     _, memory = find_needs(facts(**FREE))
     free = replace(facts(**FREE), now=4600.0)
     (need,), memory = find_needs(free, memory)

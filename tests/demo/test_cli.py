@@ -65,11 +65,11 @@ def test_a_typo_is_answered_with_the_command_that_was_meant() -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ((), "Say what to replay: --from and --to, or --files, or --since and --until, or --changed"),
+        ((), "Choose what to replay: --from and --to, or --files, or --since and --until, or --changed"),
         (("--from", "3"), "Give --to, too: the offset after the last, such as --from 3 --to 4"),
         (
             ("--from", "0", "--to", "3", "--changed"),
-            "Say what to replay: --from and --to, or --files, or --since and --until, or --changed",
+            "Choose what to replay: --from and --to, or --files, or --since and --until, or --changed",
         ),
     ],
 )

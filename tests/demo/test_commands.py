@@ -91,7 +91,7 @@ def test_overrides_are_records_that_the_next_look_reads(group: Group, run: Run) 
     ):
         run("pin", "flights:UA", "w9")
     assert group.tree.overrides().pins == {"flights:UA": "w1"}
-    assert "pinned to w9: it waits, because that is not live" in run("pin", "flights:UA", "w9", "--wait").output
+    assert "pinned to w9, but waits: w9 is not live" in run("pin", "flights:UA", "w9", "--wait").output
     assert "no longer pinned" in run("pin", "flights:UA", "--clear").output
     assert group.tree.overrides().pins == {}
     run("pause")
@@ -115,7 +115,7 @@ def test_an_override_of_an_unknown_worker_is_refused_and_names_the_known_ones(ru
 def test_retry_lets_a_parked_partition_go_on(group: Group, run: Run) -> None:
     with pytest.raises(RotaError, match=r"Unknown partition 'flights:XX'. Known: flights:AA, "):
         run("retry", "flights:XX")
-    assert "flights:UA is not parked: it goes on by itself" in run("retry", "flights:UA").output
+    assert "flights:UA is not parked: it needs no retry" in run("retry", "flights:UA").output
     assert "ValueError" in run("retry", "flights:B6").output
     assert group.tree.parked() == {}
 
@@ -192,7 +192,7 @@ def test_forget_is_for_good_although_a_sensor_still_has_the_file(
     monkeypatch.setattr(GroupState, "pipelines", looked)
     if ends:
         assert (
-            "1 partition of old left group default, whose workers let go. Its assets stay in Dagster's catalog"
+            "1 partition of old left group default; its workers release them. The assets stay in Dagster's catalog"
             in run("forget", "--pipeline", "old").output
         )
         assert "old" not in real(group.tree)
@@ -227,7 +227,7 @@ def test_rename_requires_a_renamed_file_and_lists_what_it_renamed(group: Group, 
     main.commit(main.claim({"mine:x": 1}, {"mine:x": 0}), Batch("c", "r", "w", "a", 1, {"mine:x": (0, 1)}))
     yours.write_text(mine.read_text())
     for old, new, line in (
-        ("mine", "yours", r"mine\.py is still in the folder of pipelines\. Take it away"),
+        ("mine", "yours", r"mine\.py is still in the folder of pipelines\. Remove it"),
         ("other", "yours", r"yours\.py: its table .* is the one of pipeline 'mine'"),
         ("other", "new", r"Unknown pipeline 'new'\. Known: mine"),
     ):
@@ -265,7 +265,7 @@ def test_forget_takes_single_partitions_out_once_their_folders_are_gone(
         run("forget", "mine:day-0", "mine:day-1")
     with pytest.raises(RotaError, match="Unknown partition 'mine:day-7'"):
         run("forget", "mine:day-0", "mine:day-7")
-    assert "1 partition left group default, whose" in run("forget", "mine:day-0").output
+    assert "1 partition left group default; its workers" in run("forget", "mine:day-0").output
     assert tree.partitions()["mine"].keys == ("day-1",)
     assert "mine:day-0" not in tree.parked()
     assert tree.checkpoints(["mine:day-0"])["mine:day-0"].record.offset == 3, (

@@ -91,7 +91,7 @@ def test_a_pipeline_whose_file_was_removed_needs_an_operator_to_forget_it(
         return DagsterSeen(unserved=[name for name in pipelines if name not in served])
 
     monkeypatch.setattr("rota.cli.observer.read_dagster", read_dagster)
-    monkeypatch.setattr("rota.cli.observer.ASKED", 0.0)
+    monkeypatch.setattr("rota.cli.observer.CACHED_FOR", 0.0)
     tree = GroupState(MemoryServer().connect(), "default")
     tree.found()
     for name in ("p", "q", "old"):

@@ -235,7 +235,7 @@ def test_a_zookeeper_that_dies_is_brought_back_with_what_it_knew(tmp_path: Path)
             stack.server.process.kill()
             wait_until(lambda: stack.server and stack.server.ended())
             keep_running(stack, progress)
-            assert said == [f"ZooKeeper was killed by SIGKILL; it is back at {hosts}, with what it knew"]
+            assert said == [f"ZooKeeper was killed by SIGKILL; it is back at {hosts}, with its data"]
             assert store.wait_active(LONG)
             assert store.session == session
             assert store.get("/rota/a") is not None

@@ -279,7 +279,7 @@ def test_history_of_one_partition(run: Run, tmp_path: Path) -> None:
 
 def test_a_picture_into_a_folder_that_is_not_there_is_refused_in_one_line(run: Run, tmp_path: Path) -> None:
     """It was a traceback, after all else was done."""
-    with pytest.raises(ConfigError, match=rf"{tmp_path}/none is no folder\. Make it, or name another file"):
+    with pytest.raises(ConfigError, match=rf"{tmp_path}/none is not a folder\. Create it, or name another file"):
         run("history", "--png", str(tmp_path / "none" / "h.png"))
     (tmp_path / "taken").mkdir()
     assert "is a directory" in run("history", "--png", str(tmp_path / "taken")).output

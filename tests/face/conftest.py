@@ -103,8 +103,8 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture
 def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     monkeypatch.setattr(polling, "WINDOW", 0.0)
-    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 0)
-    monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE", 0.0)
+    monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE_FACTOR", 0)
+    monkeypatch.setattr("rota.dagster.sensors.checks.MIN_PAUSE", 0.0)
     with dg.DagsterInstance.ephemeral() as instance:
         desk = Desk(zookeeper.hosts, tmp_path, instance)
         yield desk

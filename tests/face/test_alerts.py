@@ -117,7 +117,7 @@ def test_a_cause_is_one_alert_however_many_partitions_meet_it_and_one_when_it_is
     listener.need(park("p:a", "the schema is wrong in offset 7"), park("p:c", "the disk is full"))
     assert [one.text for one in listener.tick()] == ["p:c: it is parked: the disk is full: rota retry p:c"]
     listener.need(park("p:c", "the disk is full"))
-    assert listener.tick() == [Alert("over: p: parked", "It is well again.", "/assets/p/records?view=checks")]
+    assert listener.tick() == [Alert("over: p: parked", "The cause is gone.", "/assets/p/records?view=checks")]
     listener.need()
     assert [one.title for one in listener.tick()] == ["over: p: parked"]
     assert listener.tick() == []
@@ -212,7 +212,7 @@ def test_a_sensor_that_fails_for_a_minute_is_reported_and_one_that_is_off_elsewh
     listener.need()
     for sensor in (backlog, membership):
         tick(sensor, 100.0, TickStatus.SKIPPED)
-    assert listener.tick() == [Alert(f"over: {title}", "It is well again.", path)]
+    assert listener.tick() == [Alert(f"over: {title}", "The cause is gone.", path)]
     for at in (110.0, 180.0):
         tick(backlog, at, TickStatus.FAILURE, down)
     assert len(listener.tick()) == 1, "another outage"

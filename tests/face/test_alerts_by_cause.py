@@ -119,7 +119,7 @@ def test_a_success_of_other_assets_ends_the_alert_without_the_look_at_assets(
         (last,) = context.instance.get_runs(dg.RunsFilter(job_name=run.job_name), limit=1)
         return last.is_success
 
-    monkeypatch.setattr(alerts, "is_mended", is_newest_well)
+    monkeypatch.setattr(alerts, "has_recovered", is_newest_well)
     broken.add("report")
     page.run("report")
     assert page.run("other") == ["over: a run of report failed"]

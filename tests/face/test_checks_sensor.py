@@ -12,12 +12,12 @@ from rota.coordination.alone import found_own_records
 from rota.coordination.parking import park, unpark
 from rota.dagster.assets import checks
 from rota.dagster.assets.check_results import repeat
-from rota.dagster.assets.checks import read_said
+from rota.dagster.assets.checks import read_evaluation
 from rota.dagster.assets.metadata import describe_owner
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline_checks import Memory, load_memory
 from rota.dagster.sensors import owners
-from rota.dagster.sensors.checks import LONGEST, PAUSE, REST, choose_pause
+from rota.dagster.sensors.checks import MAX_PAUSE, MIN_PAUSE, PAUSE_FACTOR, choose_pause
 from rota.errors import EnvironmentFailed, ForeignTable
 from rota.face.causes import SETTLE
 from rota.face.health import describe_refusal
@@ -114,7 +114,7 @@ def test_under_a_trickle_every_check_is_evaluated_whatever_its_result(
     everything = {spec.name for spec in specs}
     park(desk.tree, "p:b", "the schema is wrong")
     _, cursor = report(desk, cursor)
-    before = {spec.key: read_said(desk.instance, spec.key) for spec in specs}
+    before = {spec.key: read_evaluation(desk.instance, spec.key) for spec in specs}
 
     def make(repeats: bool) -> set[str]:
         assert trickle.execute_in_process(instance=desk.instance).success
@@ -123,7 +123,7 @@ def test_under_a_trickle_every_check_is_evaluated_whatever_its_result(
         return list_counted(desk.instance, specs)
 
     assert [make(repeats=True) for _ in range(5)] == 5 * [everything]
-    after = {spec.key: read_said(desk.instance, spec.key) for spec in specs}
+    after = {spec.key: read_evaluation(desk.instance, spec.key) for spec in specs}
     for key, last in before.items():
         now = after[key]
         assert last
@@ -154,8 +154,8 @@ def test_a_look_that_takes_long_is_followed_by_a_longer_pause(desk: Desk, monkey
         return now[0]
 
     monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=tick_clock))
-    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 20)
-    monkeypatch.setattr("rota.dagster.sensors.checks.LONGEST", 1000.0)
+    monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE_FACTOR", 20)
+    monkeypatch.setattr("rota.dagster.sensors.checks.MAX_PAUSE", 1000.0)
     _, cursor = report(desk)
     now[0] += 20 * took / 2 - took
     skipped = desk.tick("p__checks", cursor)
@@ -172,20 +172,20 @@ def test_no_look_is_so_long_that_the_next_one_is_late(desk: Desk, monkeypatch: p
     ready(desk)
     _, cursor = report(desk)
     slow = replace(load_memory(cursor), took=7.5)
-    monkeypatch.setattr("rota.dagster.sensors.checks.REST", 20)
+    monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE_FACTOR", 20)
     assert isinstance(desk.tick("p__checks", slow.dump()), dg.SkipReason)
-    monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=lambda: slow.at + LONGEST + 1))
+    monkeypatch.setattr("rota.dagster.sensors.checks.time", SimpleNamespace(time=lambda: slow.at + MAX_PAUSE + 1))
     report(desk, slow.dump())
 
 
 def test_what_may_heal_is_looked_at_again_when_it_should_have() -> None:
     """It was on the page, and an alert was sent, up to a whole pause later."""
     slow = Memory(took=1.6)
-    assert choose_pause(slow) == REST * 1.6
+    assert choose_pause(slow) == PAUSE_FACTOR * 1.6
     assert choose_pause(replace(slow, due=10.0)) == 10.0
-    assert choose_pause(replace(slow, due=70.0)) == REST * 1.6
-    assert choose_pause(Memory()) == PAUSE
-    assert choose_pause(Memory(took=60.0)) == LONGEST
+    assert choose_pause(replace(slow, due=70.0)) == PAUSE_FACTOR * 1.6
+    assert choose_pause(Memory()) == MIN_PAUSE
+    assert choose_pause(Memory(took=60.0)) == MAX_PAUSE
 
 
 def test_a_gap_is_reported_as_long_as_the_log_has_it_whichever_run_works_meanwhile(
@@ -220,12 +220,12 @@ def test_what_cannot_be_looked_at_is_red_on_the_page_and_green_again_later(desk:
     hosts, desk.hosts = desk.hosts, "127.0.0.1:1"
     with pytest.raises(dg.Failure):
         desk.tick("p__checks", cursor)
-    said = checks.read_said(desk.instance, key)
+    said = checks.read_evaluation(desk.instance, key)
     assert said is not None
     assert said[0].passed, "an outage of seconds heals itself"
     with pytest.raises(dg.Failure):
         desk.tick("p__checks", None)  # the last observation is long ago
-    said = checks.read_said(desk.instance, key)
+    said = checks.read_evaluation(desk.instance, key)
     assert said is not None
     assert (said[0].passed, said[0].severity.value) == (False, "ERROR")
     assert "127.0.0.1:1" in str(said[0].description)

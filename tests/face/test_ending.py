@@ -12,7 +12,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteRepo
 
 from rota.catalog import load
 from rota.dagster.assets import ending
-from rota.dagster.assets.ending import EVERY, WAITS, Seen, find_waiting, make_ending, makes_room
+from rota.dagster.assets.ending import QUEUE_INTERVAL, WAITS, Seen, find_waiting, make_ending, makes_room
 from rota.dagster.assets.names import CONSUME, INCARNATION
 from rota.ids import REBALANCE_TAG
 from rota.pipeline import Pipeline, delta, files
@@ -53,7 +53,7 @@ def play(
         served = now - since - LAUNCH
         waiting = [Seen(p, w, at) for at, w, p in queue if now - at > WAITS]
         lasting = [Seen(r, w.partition("/")[0], at) for r, (at, w) in going.items()]
-        asked = makes and served >= SERVES and (served - SERVES) % EVERY < BATCH
+        asked = makes and served >= SERVES and (served - SERVES) % QUEUE_INTERVAL < BATCH
         if served >= MAX_RUN or (asked and makes_room(run, waiting, lasting)):
             del going[run]
             worker, _, pipeline = whose.partition("/")

@@ -124,7 +124,7 @@ def test_an_ablation_that_takes_a_plan_for_an_evaluation_stops_the_report_and_no
         return record and (record.evaluation, record.create_timestamp)
 
     for reader in (check_results, alerts):
-        monkeypatch.setattr(reader, "read_said", believe)
+        monkeypatch.setattr(reader, "read_evaluation", believe)
     ready(desk)
     desk.join("w3")
     records = dg.AssetCheckKey(names.records("p"), "no_gap")

@@ -27,7 +27,7 @@ from rota.dagster.assets.group import make_assignment
 from rota.dagster.assets.metadata import describe_batch, describe_epoch, describe_maintenance, describe_replay
 from rota.dagster.assets.names import Names
 from rota.dagster.assets.pipeline import make_specs
-from rota.dagster.assets.sample import CELL, LONGEST, WIDTH, render
+from rota.dagster.assets.sample import CELL, MAX_LENGTH, WIDTH, render
 from rota.dagster.resources.zookeeper import ZooKeeperResource
 from rota.errors import Unavailable
 from rota.group.rebalance import rebalance
@@ -97,7 +97,7 @@ def test_hostile_values_and_names_stay_in_their_cells(value: object) -> None:
     text = render([{str(value): "x", "n": value}] * 5)
     lines = parse(text)
     assert len(lines) == 6
-    assert len(text) <= LONGEST
+    assert len(text) <= MAX_LENGTH
     assert {len(line) for line in lines} == {len(lines[0])}
 
 
@@ -109,7 +109,7 @@ def test_hostile_values_and_names_stay_in_their_cells(value: object) -> None:
 )
 def test_whatever_the_rows_hold_the_table_is_bounded_and_text(rows: list[dict[str, object]]) -> None:
     text = render(rows)
-    assert len(text) <= LONGEST
+    assert len(text) <= MAX_LENGTH
     if rows and rows[0]:
         lines = parse(text)
         widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]

@@ -45,7 +45,7 @@ import sys
 from rota.dagster.sensors import alerts as alarms, checks
 
 if "pytest" not in sys.modules:  # which loads this file, too, and has other tests
-    checks.TICK, checks.PAUSE, checks.LONGEST, alarms.TICK = 5, 8.0, 12.0, 10
+    checks.TICK, checks.MIN_PAUSE, checks.MAX_PAUSE, alarms.TICK = 5, 8.0, 12.0, 10
 """  # looks come more often; how long a need may heal is as it is
 THREADS = 64  # there are many sensors: with fewer threads ticks wait for each other
 
@@ -162,11 +162,11 @@ class Stage(Line):
 
     def find_red(self, asset: str, check: str) -> str:
         """What the page shows at the check if it fails as an error; empty else. Read where the page reads it."""
-        from rota.dagster.assets.checks import read_said
+        from rota.dagster.assets.checks import read_evaluation
 
         if self.instance is None:
             self.instance = dg.DagsterInstance.from_config(str(self.dev.home))
-        last = read_said(self.instance, dg.AssetCheckKey(dg.AssetKey(asset.split("/")), check))
+        last = read_evaluation(self.instance, dg.AssetCheckKey(dg.AssetKey(asset.split("/")), check))
         if last is None or last[0].passed or last[0].severity != dg.AssetCheckSeverity.ERROR:
             return ""
         return last[0].description or "it failed"
