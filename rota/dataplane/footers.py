@@ -1,4 +1,4 @@
-"""Counts, statistics and columns of written Parquet files, from their footers, without a pass over the data.
+"""Reads counts, statistics and columns of written Parquet files from their footers, without their data.
 
 Law: a file is refused before any commit if its rows are not all of one partition, or lie outside that partition's
 range.
@@ -22,10 +22,10 @@ from rota.record import OFFSET, PARTITION
 from rota.stores import is_url, make_folder, open_files
 
 SPARK = b"org.apache.spark.sql.parquet.row.metadata"
-CALENDAR = {"org.apache.spark.version": "4.3.0"}  # a Spark 3 reads no old date where a footer does not say whose it is
+CALENDAR = {"org.apache.spark.version": "4.3.0"}  # without it, Spark 3 reads no date of the old calendar
 NO_PARTITION = (
-    f"The transform made rows without {PARTITION}, or of one with an {OFFSET} that this batch does not hold. Keep both as "
-    f"they come"
+    f"The transform made rows without {PARTITION}, or with an {OFFSET} that this batch does not have. Keep both columns "
+    f"unchanged"
 )
 
 
@@ -36,7 +36,8 @@ def check_ranges(files: Iterable[DataFile], ranges: Mapping[str, tuple[int, int]
 
 
 def check_there(table: str, files: Sequence[DataFile]) -> None:
-    """Raise EnvironmentFailed if a written file differs here: Spark may use another disk. Buckets are not checked."""
+    """Raise EnvironmentFailed if this process sees another size of a written file: Spark may use another disk. Buckets are
+    not checked."""
     if is_url(table):
         return
     there = open_files(table)
@@ -46,7 +47,7 @@ def check_there(table: str, files: Sequence[DataFile]) -> None:
             if size != file.size:
                 found = "is not there" if size is None else f"has {size} bytes"
                 raise EnvironmentFailed(
-                    f"What Spark wrote cannot be read: {file.path} of {file.size} bytes {found}. Check that the run "
+                    f"A file that Spark wrote cannot be read: {file.path} of {file.size} bytes {found}. Check that the run "
                     f"sees {table}"
                 )
 
@@ -61,8 +62,8 @@ def read_footer(table: str, path: str) -> DataFile:
     ArrowException.
     """
     files = open_files(table)
-    said = files.get_file_info(path)
-    return describe_file(path, pq.read_metadata(path, filesystem=files), said.size, said.mtime_ns // 1_000_000)
+    info = files.get_file_info(path)
+    return describe_file(path, pq.read_metadata(path, filesystem=files), info.size, info.mtime_ns // 1_000_000)
 
 
 def write_file(table: str, path: str, rows: pa.Table) -> DataFile:
@@ -94,18 +95,18 @@ def describe_file(path: str, footer: Any, size: int, modified: int) -> DataFile:
 def _within(file: DataFile, ranges: Mapping[str, tuple[int, int]]) -> None:
     if file.partition not in ranges:
         raise BadTransform(
-            f"The transform made rows of partition {file.partition!r}, which this batch does not hold. Keep {PARTITION} as "
-            f"it comes"
+            f"The transform made rows of partition {file.partition!r}, which this batch does not have. Keep {PARTITION} "
+            f"unchanged"
         )
-    said = json.loads(file.statistics)
-    low, high = said["minValues"], said["maxValues"]
+    statistics = json.loads(file.statistics)
+    low, high = statistics["minValues"], statistics["maxValues"]
     start, end = ranges[file.partition]
     if not low.get(PARTITION, file.partition) == file.partition == high.get(PARTITION, file.partition):
         raise EnvironmentFailed(
             f"{file.path} of {file.partition} holds rows of another partition. Nothing was committed"
         )
-    if not start <= low.get(OFFSET, -1) <= high.get(OFFSET, end) < end or said["nullCount"].get(OFFSET):
+    if not start <= low.get(OFFSET, -1) <= high.get(OFFSET, end) < end or statistics["nullCount"].get(OFFSET):
         raise BadTransform(
-            f"The transform gave rows of {file.partition} offsets outside [{start}, {end}). Keep {OFFSET} as it comes",
+            f"The transform gave rows of {file.partition} offsets outside [{start}, {end}). Keep {OFFSET} unchanged",
             partition=file.partition,
         )

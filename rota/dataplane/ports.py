@@ -1,4 +1,4 @@
-"""The ports of a run: what the verbs ask of a source and of a job, and the values that they exchange.
+"""The ports of a run: the protocols of a source and of a job, and the values that they exchange with the verbs.
 
 Terms:
     offset: an int64 that numbers a record of a partition, or a file. It grows; there may be holes between two records.
@@ -6,11 +6,11 @@ Terms:
     end: one past the newest offset that a run would find now. It is the assigned end, or greater if new data wait for
         their offsets.
     range: the offsets `[start, end)`.
-    partition: the id that the pipeline makes of a key of the source, such as `flights:UA`.
+    partition: the pipeline's name and a key of the source, such as `flights:UA`.
 
-Law: the verbs (consume, replay, skip, retry, backlog, adopt, rename) use sources, Spark and the clock through these
-protocols alone, and tables through the `Ledger`, whose ports are in `rota/ledger/port.py`. `rota/registry.py` maps a
-declaration to its implementation. Each implementation passes the suite of its port in `tests/dataplane/conformance/`.
+Law: the verbs (consume, replay, skip, retry, backlog, adopt, rename) use sources, Spark and the clock only through these
+protocols, and tables through the `Ledger`, whose ports are in `rota/ledger/port.py`. `rota/registry.py` maps a declaration
+to its implementation. Each implementation passes the suite of its port in `tests/dataplane/conformance/`.
 """
 
 import time
@@ -27,14 +27,14 @@ from rota.ledger.values import DataFile, Position, Ranges, Spans
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source gets beside its declaration.
+    """The environment of a source, which it gets with its declaration.
 
     Attributes:
         location: where the tables are. The folder `index/` below it belongs to the source.
         scratch: a folder that the run and its Spark can read and write. An attempt keeps its files there.
         read_offsets: returns the table's offset of each partition; None if the table does not know the partition.
         read_columns: returns the table's columns as JSON; None if there is no table.
-        held: keeps what the source has read of its index.
+        held: caches the log of the source's index.
     """
 
     location: str
@@ -46,7 +46,7 @@ class SourceContext:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What the main table consumed, so that a source can notice that it lost offsets.
+    """The offsets that the main table consumed, by which a source detects that it lost some.
 
     Invariant: the positions were read before the source is observed, because a commit follows the offsets that it consumes.
     """
@@ -55,9 +55,9 @@ class Consumed:
     main: Ledger | None = None
 
     def find_beyond(self, ends: Mapping[str, int]) -> set[str]:
-        """Return the partitions of which a commit consumed an offset at or beyond these assigned ends.
+        """Return the partitions in which a commit consumed an offset at or beyond these assigned ends.
 
-        A partition that begins at an offset that the source has not reached yet is not among them.
+        A partition whose declared first offset is beyond its end is not among them.
         """
         behind = {p: end for p, end in ends.items() if p in self.positions and (self.positions[p].offset or 0) > end}
         log = self.main.read_log_back_to(behind) if self.main else ()
@@ -66,17 +66,17 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What a caller asks for beside the ends of partitions.
+    """What an observation returns beside the ends of partitions, and whether it assigns offsets.
 
     Attributes:
         assign: new data get offsets, also if callers race. Without it, an observation writes nothing and takes nothing.
-        starts: the partitions whose first offset to consume is asked for.
-        founding: of `starts`, the partitions with which the pipeline begins. Where the declaration skips existing data
+        starts: the partitions whose first offset to consume is returned.
+        founding: those of `starts` that exist at the pipeline's first run. If the declaration skips existing data
             (`start="latest"`), they start at their end; partitions that appear later start at their first offset.
-        consumed: what the table consumed, to find lost offsets. A partition that lost some gets no offset.
-        open_since: asks for the records that are withheld, and which are older than this (seconds since 1970).
-        ahead: data that will be ready in so many seconds count as ready.
-        inspect: asks for the place of the source and for what is never read, and whether the place can be used.
+        consumed: the offsets that the table consumed, to find lost ones. A partition that lost some gets no offset.
+        open_since: return the withheld records, and which of them are older than this (seconds since 1970).
+        ahead: data that will be ready within these seconds count as ready.
+        inspect: return the place of the source and the data that are never read; raise if the place cannot be used.
     """
 
     assign: bool = False
@@ -95,7 +95,7 @@ class Query:
         Args:
             declared: the `start` of the declaration: "earliest", "latest" or an offset.
             ends: the ends of the partitions that can be read.
-            firsts: the first offsets that are still there; by default 0.
+            firsts: the first offsets that still exist; by default 0.
         """
         first, left = declared if isinstance(declared, int) else 0, firsts or {}
         return {
@@ -110,7 +110,7 @@ ENDS, ASSIGN, INSPECT = Query(), Query(assign=True), Query(inspect=True)
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """The first offset that is withheld, and why. `old`: its record is older than the time that the caller named."""
+    """The first offset that no reader gets yet, and why. `old`: its record is older than `Query.open_since`."""
 
     offset: int
     why: str
@@ -119,21 +119,21 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What a source found when some partitions were observed once. The mappings are by partition.
+    """The result of one observation of some partitions. The mappings are by partition.
 
     Attributes:
         ends: the ends of the partitions that can be read.
-        unreadable: why a partition cannot be read now, with the next step. The source as a whole can be reached.
+        unreadable: why a partition cannot be read now, with the next step, although the source can be reached.
         starts: the first offset to consume, of the partitions that `Query.starts` names and that can be read.
         assigned: the assigned ends.
         lost: why the source no longer has offsets that the table consumed, or gave them to other data.
-        leader_epochs: the epoch of the partition's leader. A leader of a partition has a greater epoch than the one
-            before; a table keeps the epoch of its last commit.
-        withheld: what no reader gets yet, such as the records behind an open transaction.
-        ready_in: seconds until data that were too new are ready, an item each.
-        index: the id of what gives offsets their meaning; under another id, an offset is other data. Empty: there is none.
+        leader_epochs: the epoch of the partition's leader, which is greater than that of the leader before. A table stores
+            the epoch of its last commit.
+        withheld: data that no reader gets yet, such as the records behind an open transaction.
+        ready_in: seconds until each datum that is too new now is ready.
+        index: the id of the index that defines the offsets; under another id, an offset is other data. Empty: no index.
         place: where an operator finds the source.
-        ignored: what lies in the source and is never read: name -> reason.
+        ignored: data of the source that are never read: name -> reason.
     """
 
     ends: Mapping[str, int]
@@ -150,7 +150,7 @@ class Observation:
 
 
 class Source(Protocol):
-    """Where ranges are read.
+    """Reads ranges.
 
     Law: an assigned offset means the same data for ever, for every reader.
 
@@ -175,16 +175,15 @@ class Source(Protocol):
         ...
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
-        """Return what one run reads, as jobs in the order of `starts`.
+        """Return the ranges that one run reads, as jobs in the order of `starts`.
 
-        Each job fits the source's largest job. Each partition with something new is in one job, with at least one offset
-        and at most its largest batch.
+        No job exceeds the source's bound of a job. Each partition with new data is in one job, with at least one offset and
+        at most its bound of a batch.
         """
         ...
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """Return the partitions whose range is not what its offsets mean (SourceChanged) or cannot be read
-        (EnvironmentFailed).
+        """Return the partitions whose offsets now have other data (SourceChanged) or cannot be read (EnvironmentFailed).
 
         If a range begins with a hole, the fact `behind` of the error is the first offset after the hole. The verbs call it
         before and after a job.
@@ -198,33 +197,33 @@ class Source(Protocol):
 
 @runtime_checkable
 class Holds(Protocol):
-    """A run that reads the source holds something, such as a connection, or messages that no other reader gets meanwhile."""
+    """A source that holds something during a run, such as a connection, or messages that no other reader gets meanwhile."""
 
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
-        """Take note that the table has all data below these offsets for good. Raises nothing."""
+        """Release all data below these offsets, which a commit of the table has. Raises nothing."""
         ...
 
     def close(self) -> None:
-        """Release what was taken and not acknowledged. A closed source can be used again."""
+        """Return all data that are not acknowledged. A closed source can be used again."""
         ...
 
 
 @runtime_checkable
 class Replays(Protocol):
-    """Consumed data can be read again."""
+    """A source whose consumed data can be read again."""
 
     def reread(self, ranges: Ranges) -> Self:
         """Return a source that reads these ranges again.
 
-        For it, an offset means the data that are there now. `find_broken` names what cannot be read. If it `HasFiles`, an
-        observation that assigns offsets records that the offsets of its partitions mean these data from now on.
+        For the returned source, an offset means the current data. `find_broken` returns the ranges that cannot be read. If
+        the source `HasFiles`, an observation that assigns offsets records that the offsets mean these data from now on.
         """
         ...
 
 
 @runtime_checkable
 class HasTimes(Protocol):
-    """Each record has a timestamp of its own."""
+    """A source whose records have timestamps."""
 
     def find_offsets(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
         """Return the offsets from the first timestamp at or after `since` up to the first at or after `until`.
@@ -234,17 +233,17 @@ class HasTimes(Protocol):
             since: seconds since 1970.
             until: seconds since 1970.
 
-        Consumed offsets and new ones count alike, as far as they are still there.
+        Both consumed and new offsets count, as far as they still exist.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The file behind an offset. `state` is empty if it was not asked for.
+    """The file of an offset. `state` is empty if files were not compared.
 
-    `same`: the file is what its offset means, or is gone. `changed`: it is another one. `changing`: it is another one,
-    and may still be written.
+    `same`: the file of the offset is unchanged or gone. `changed`: another file has its name. `changing`: likewise, and that
+    file may still be written.
     """
 
     partition: str
@@ -255,7 +254,7 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Tidied:
-    """How many consumed files were removed, and why others stay until an operator acts, a line each."""
+    """How many consumed files were removed, and for each file that an operator must remove, a line with the reason."""
 
     taken: int = 0
     stays: tuple[str, ...] = ()
@@ -263,28 +262,28 @@ class Tidied:
 
 @runtime_checkable
 class HasFiles(Protocol):
-    """Each offset is a file with a name. Users may change files, and the declaration may have consumed ones removed."""
+    """A source whose offsets are files with names. Users may change files; the declaration may remove consumed ones."""
 
     def list_files(self, spans: Spans, *, compare: bool = False) -> Iterator[SourceFile]:
         """Yield the files of these offsets, up to the assigned ends; with `compare`, with their states."""
         ...
 
     def tidy(self, find_consumed: Callable[[str], Spans]) -> Tidied:
-        """Remove consumed files, if the declaration wants that. A different file in the place of one stays.
+        """Remove consumed files, if the declaration requires that. Another file with the name of a consumed one stays.
 
         Args:
-            find_consumed: returns what the table has consumed under the index of this id, and has now. It is called only
-                if the declaration has files removed.
+            find_consumed: returns the offsets that the table consumed under the index of this id, and still has. It is
+                called only if the declaration removes files.
 
         Raises:
-            the errors of `find_consumed`. What stays for another reason is removed by a later call.
+            the errors of `find_consumed`. A later call removes files that another error left.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFiles:
-    """What one successful attempt wrote for `ranges`. `refused`: the partitions that must not be committed, and why."""
+    """The files of one successful attempt for `ranges`. `refused`: the partitions that must not be committed, and why."""
 
     attempt: str
     ranges: Ranges
@@ -295,7 +294,7 @@ class WrittenFiles:
     refused: Mapping[str, DataError] = field(default_factory=dict)
 
     def count_rows(self) -> dict[str, int]:
-        """Rows written for each partition."""
+        """Return partition -> the number of rows written."""
         counts = dict.fromkeys(self.ranges, 0)
         for file in self.files:
             counts[file.partition] += file.rows
@@ -304,7 +303,8 @@ class WrittenFiles:
 
 @dataclass(frozen=True, slots=True)
 class FailedPartition:
-    """A partition that failed by data or transform (DataError), or alone like the environment (EnvironmentFailed)."""
+    """A partition that failed by its data or transform (DataError), or by an error of the environment that only this
+    partition has (EnvironmentFailed)."""
 
     partition: str
     error: RotaError
@@ -331,20 +331,21 @@ class Job(Protocol):
         Args:
             endpoint: the Spark to use; None for one of this process.
             schema: the columns of the table, JSON.
-            whole: a range is written as a whole or not at all. Without it, the end of a range may be left out.
-            recheck: returns, before each job, those of its ranges that are still to be read. The others are not yielded.
+            whole: a range is written completely or not at all. Without it, the end of a range may be left out.
+            recheck: called before each job; returns those of its ranges that are still to be read. The others are not
+                yielded.
 
         Raises:
-            EnvironmentFailed: every partition fails.
+            EnvironmentFailed: every partition fails by the environment.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a run of one pipeline works with. `clock` returns monotonic seconds.
+    """The ports of a run of one pipeline. `clock` returns monotonic seconds.
 
-    `reread` returns the same ports for a replay of ranges, over the source that `Replays.reread` returns.
+    `reread` returns the ports for a replay of ranges, with the source that `Replays.reread` returns.
     """
 
     source: Source

@@ -92,7 +92,7 @@ class ParquetFiles:
             with suppress(OSError):
                 delete(self.location, [to])
             raise EnvironmentFailed(
-                f"Files of {self.location} could not be put together ({error}). They stay as they are, and a later look "
+                f"Files of {self.location} could not be merged ({error}). They stay as they are, and the next maintenance "
                 f"tries again"
             ) from error
 
@@ -105,7 +105,7 @@ class ParquetFiles:
                 return footers.write_tables(self.location, to, _rename_ids(rows, old, new), schema)
         except (OSError, pa.ArrowException) as error:
             raise EnvironmentFailed(
-                f"{join(self.location, file)} cannot be read or written anew ({error}), and the table names it. Bring it "
+                f"{join(self.location, file)} cannot be read or rewritten ({error}), and the table names it. Bring it "
                 f"back, or check the disk; then: rota rename {old} {new}"
             ) from error
 
@@ -128,8 +128,8 @@ class ParquetFiles:
 
 
 def is_plain(footer: pq.FileMetaData) -> bool:
-    """Return whether all readers read the same dates and times from the file. With some settings of Spark a file has INT96,
-    whose range exceeds that of Delta's timestamps, or dates of the old calendar, which the footer states."""
+    """Return whether all readers read the same dates and times from the file. With some settings, Spark writes INT96, whose
+    range exceeds that of Delta's timestamps, or dates of the old calendar, which the footer states."""
     kinds = {footer.schema.column(i).physical_type for i in range(footer.num_columns)}
     return "INT96" not in kinds and not any(key.startswith(LEGACY) for key in footer.metadata or ())
 
@@ -171,7 +171,7 @@ def _read_first(files: fs.FileSystem, path: str, most: int) -> Rows:
 
 
 def _convert(scalar: Any) -> object:
-    """Return the value; as text if Python cannot represent it: a date of the year 10000."""
+    """Return the value; as text if Python cannot represent it, such as a date of the year 10000."""
     try:
         return scalar.as_py()
     except (ValueError, OverflowError, pa.ArrowException):

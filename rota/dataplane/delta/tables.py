@@ -1,4 +1,4 @@
-"""The Delta tables of a pipeline, as its group owns them."""
+"""The Delta tables of a pipeline, which its group owns."""
 
 import os
 import tempfile
@@ -24,7 +24,7 @@ from rota.stores import is_url, join
 def open_table(
     place: Path | str, group: str, meta: str, pipeline: str = "", *, editable: bool = False, held: Held | None = None
 ) -> Ledger:
-    """Return the table in this folder or at this URL, as this pipeline of the group sees it. Reads nothing yet."""
+    """Return the table in this folder or at this URL, for this pipeline of the group. Reads nothing yet."""
     log = (held or Held()).get(DeltaLog, str(place))
     return Ledger(log, ParquetFiles(str(place)), group, meta, pipeline, editable)
 

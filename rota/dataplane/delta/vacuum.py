@@ -1,14 +1,14 @@
 """The only vacuum of rota: deletes files that no table has named for at least a week, and old checkpoints.
 
-Law: a file that a running job writes, or that a reader of the last `retention` reads, is never deleted: everything deleted
-is older than `retention`, which is longer than the longest run. Outside the tables' own folders the vacuum deletes only
-paths that have the name of an attempt of a Dagster run. (delta-rs must list the folder, `full=True`: the log does not name
-the files of a killed attempt.)
+Law: the vacuum never deletes a file that a running job writes, or that a reader of the last `retention` reads: each deleted
+file is older than `retention`, which is longer than the longest run. Outside the tables' own folders the vacuum deletes only
+paths with the name of an attempt of a Dagster run. (delta-rs must list the folder, `full=True`: the log does not name the
+files of a killed attempt.)
 
 Law: the vacuum also deletes unpublished files of the log, and empty folders, which Delta's vacuum ignores.
 
-All commits of the log are kept for ever, old ones in packs, because they prove every offset. A checkpoint only saves reading
-the log from its start. Each is a copy of the whole state, so their total size grows with the square of the commits. A
+The log keeps all commits, old ones in packs, because they prove every offset. A checkpoint only saves a reader the log from
+its start. Each is a copy of the whole state, so their total size grows with the square of the number of commits. A
 checkpoint is deleted if the log has all commits, two newer checkpoints exist, and the next one is older than a day: until
 then a reader may read the older one.
 """
@@ -31,18 +31,18 @@ from rota.deltalog.packs import FOLDER
 from rota.errors import ConfigError, EnvironmentFailed
 from rota.stores import delete_folder, is_url, join, open_files
 
-LEAST = timedelta(days=7)
+MIN_RETENTION = timedelta(days=7)
 TABLES = ("main", "quarantine", "index")
 ATTEMPT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-[0-9a-f]{12}")  # the id of a run, and of an attempt
 NEWEST, A_DAY = 2, 86_400.0  # checkpoints that stay; seconds, more than the longest run takes
 
 
-def vacuum(location: str, retention: timedelta = LEAST, *, dry_run: bool = True) -> tuple[str, ...]:
+def vacuum(location: str, retention: timedelta = MIN_RETENTION, *, dry_run: bool = True) -> tuple[str, ...]:
     """Delete files below the `location` of a pipeline's tables, and return their paths; with `dry_run` only return them.
 
     Raises: ConfigError below seven days; EnvironmentFailed if a store fails, and then the rest is left.
     """
-    if retention < LEAST:
+    if retention < MIN_RETENTION:
         raise ConfigError(f"A retention of {retention} is too short: a run may still be writing. Give 7 days or more")
     try:
         return tuple(sorted(_vacuum(location, retention, dry_run=dry_run)))

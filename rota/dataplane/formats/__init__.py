@@ -1,1 +1,1 @@
-"""The formats of a record, the same for every source: JSON, CSV, and bytes."""
+"""The formats of records, the same in every source: JSON, CSV and bytes."""

@@ -1,8 +1,8 @@
-"""Decode bytes in a Spark task, and check the headers of CSV files. The module is sent to Spark's workers as code: it needs
-pyarrow there, and nothing of rota.
+"""Decodes bytes in a Spark task, and checks the headers of CSV files. The module is sent to Spark's workers as code: it
+needs pyarrow there, and nothing of rota.
 
-Invariant: a value whose bytes are not in the encoding has no text; no character is replaced. The header of a file is its
-first line, wherever Spark splits the file.
+Invariant: the text of a value is null if its bytes are not in the encoding; no character is replaced. The header of a file
+is its first line, wherever Spark splits the file.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -43,8 +43,8 @@ def make_header_reader(
         split: returns the fields of a line.
         encoding: a name that Python knows.
 
-    The function takes the line, the partition, the offset, and whether the line is of the beginning of its file. It raises
-    ValueError if a header does not have these names.
+    The function takes columns of the line, the partition, the offset, and whether the line may be the first of its file. It
+    raises ValueError if a header does not have these names.
     """
 
     def check(line: bytes) -> None:

@@ -1,8 +1,8 @@
-"""JSON values that Spark's `from_json` changes, restored to what Spark's reader of files returns.
+"""Restores JSON values that Spark's `from_json` changes, to the values that Spark's file reader returns.
 
 Laws:
 1. A text column holds a number, an object or a list as it is written: `1.10`, `{"a" : 1}`. Spark's file reader copies
-   the bytes; `from_json` parses the number and writes it anew (1.1). So a record that has such a value is parsed once more
+   the bytes; `from_json` parses the number and formats it again (1.1). So a record with such a value is parsed once more
    with quotes around the value. Within lists, maps and structs a regular expression cuts the value's text out of the
    record. If a regular expression does not match (values deeper than `DEEPEST`), the value of `from_json` stays.
 2. If a map has a name twice, the last value wins. Spark keeps both, and other readers refuse such a table.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEEPEST = 8  # levels of values within a value that is cut out
 STRING = r'"(?:[^"\\]++|\\[\s\S])*+"'
 PLAIN = r"[^\s,\{\}\[\]\"]++"  # a number or a word
-CHANGED = r'\A(?:-?\d+\.\d+(?:E-?\d+)?|-?\d+E-?\d+|0|["{\[][\s\S]*)\z'  # as from_json writes what it may have changed
+CHANGED = r'\A(?:-?\d+\.\d+(?:E-?\d+)?|-?\d+E-?\d+|0|["{\[][\s\S]*)\z'  # a value that from_json may have changed
 
 
 def _nest(depth: int) -> str:
@@ -35,7 +35,9 @@ def _nest(depth: int) -> str:
 VALUE = rf"(?:{STRING}|{_nest(DEEPEST)}|{PLAIN})"
 ITEM = rf"\G\s*+[\[,]\s*+({VALUE})\s*+"
 ENTRY = rf"\G\s*+[{{,]\s*+{STRING}\s*+:\s*+({VALUE})\s*+"
-FIELD = rf"\G\s*+(?:\[\s*+)?[{{,]\s*+({STRING})\s*+:\s*+({VALUE})\s*+"  # from_json takes a list of one object for it
+FIELD = (
+    rf"\G\s*+(?:\[\s*+)?[{{,]\s*+({STRING})\s*+:\s*+({VALUE})\s*+"  # from_json reads a list of one object as the object
+)
 LAST = r"\A\}\s*+(?:\]\s*+)?,?\s*+\z"  # what follows the last field
 ESCAPED = (("\\", r"\\"), ('"', r"\""), ("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))
 AGAIN = "again"
@@ -49,9 +51,9 @@ def has_texts(kind: "DataType") -> bool:
 def restore_texts(
     frame: "DataFrame", others: Sequence[str], kind: "StructType", parse: "Callable[[Column], Column]"
 ) -> "DataFrame":
-    """Return the frame with text fields of its column `record` as they are written in its column `written`.
+    """Return the frame with the text fields of its column `record` as they are written in its column `written`.
 
-    The plan has one expression for all fields: an expression for each would exhaust Spark's memory at 3,000 fields.
+    The plan has one expression for all fields: one for each field would exhaust Spark's memory at 3,000 fields.
 
     Args:
         others: the other columns of the frame.
@@ -93,7 +95,7 @@ def _quote_values(text: "Column", names: Sequence[str]) -> "Column":
 
 
 def restore(value: "Column", record: "Column", name: str, kind: "DataType") -> "Column":
-    """Return a column that `from_json` made of the text `record`, with texts within its values as they are written."""
+    """Return a column that `from_json` parsed from the text `record`, with texts within its values as they are written."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.when(_is_changed(value, kind), _restore(value, _cut(record, name), kind)).otherwise(value)
@@ -174,7 +176,7 @@ def _cut(text: "Column", name: str) -> "Column":
 
     mark = f'"{"".join(map(_match, name))}"'
     other = rf"(?!{mark}\s*+:){STRING}\s*+:\s*+{VALUE}"
-    begin = r"\G\s*+(?:\[\s*+)?[{,]\s*+"  # from_json takes a list of one object for the object
+    begin = r"\G\s*+(?:\[\s*+)?[{,]\s*+"  # see `FIELD`
     found = F.regexp_extract_all(text, F.lit(rf"{begin}(?:{other}|{mark}\s*+:\s*+({VALUE}))\s*+"), F.lit(1))
     return F.coalesce(F.try_element_at(F.filter(found, lambda one: one != ""), F.lit(-1)), F.lit(""))
 

@@ -1,4 +1,4 @@
-"""JSON texts with more than one value: Spark's parser reads the first value and drops the rest.
+"""Finds JSON texts with more than one value: Spark's parser reads the first value and drops the rest.
 
 Law: `holds_one` is true of a text that is one value, and of no text in which more than a comma follows the first value.
 A scan (`FLAT`, `NESTED`) proves this for most texts. Spark's own parser parses the others twice more, under the options
@@ -16,15 +16,15 @@ from rota.record import CORRUPT, FieldPath
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-FLAT = r"\A[^}\]]*+[}\]]\s*+\z"  # the only end of a value is the last character
+FLAT = r"\A[^}\]]*+[}\]]\s*+\z"  # an object or a list ends only at the last character
 STRING = r'"(?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+"'
-TEXTS = "array<string>"  # of any values, without parsing them
+TEXTS = "array<string>"  # a list of any values, as text
 KEYED = f"v string, {CORRUPT} string"
 LIST = r"\A\s*+\["
-DIGITS = 1000  # that Spark's parser takes of a number
+DIGITS = 1000  # the most that Spark's parser accepts in a number
 MAX_NAMED_FIELDS = 5  # fields that a reason names
 ILL = "a quote does not close, or something follows it within its field: see the options quote and escape"
-BOM = "\ufeff"  # at the start of a line Spark's reader passes over it
+BOM = "\ufeff"  # Spark's reader skips it at the start of a line
 
 
 def explain_bad(
@@ -43,10 +43,10 @@ def explain_bad(
             return ILL
         typed = f", or one is not of its declared type: {_name(nulls)}" if nulls else ""
         return f"the number of fields is wrong{typed}"
-    said, why = _read(raw)
+    value, why = _read(raw)
     if why:
         return why
-    failed = [path for path in nulls if _find(said, path) is not None]
+    failed = [path for path in nulls if _find(value, path) is not None]
     return f"not of the declared type: {_name(failed)}" if failed else "a field is not of its declared type"
 
 
@@ -78,8 +78,8 @@ def explain_text(text: str) -> str:
 
 
 def _read(text: str) -> tuple[Any, str]:
-    """Return the JSON value, with numbers as text, and the result of `explain_text`. It never raises: input may nest
-    deeply, and Python reads numbers up to some thousands of digits only, so their digits are kept as text.
+    """Return the JSON value, with numbers as text, and the result of `explain_text`. It never raises, also for deeply nested
+    values and for numbers that are too long for Python.
     """
     longest = 0
 
@@ -89,12 +89,12 @@ def _read(text: str) -> tuple[Any, str]:
         return number
 
     try:
-        said = json.loads(text, parse_int=take, parse_float=take)
+        found = json.loads(text, parse_int=take, parse_float=take)
     except ValueError as error:
         return None, f"no JSON: {error}"
     except RecursionError:
         return None, "no JSON: nested too deep"
-    return said, f"a number has more than {DIGITS:,} digits, and Spark reads no such" if longest > DIGITS else ""
+    return found, f"a number has more than {DIGITS:,} digits, and Spark reads no such" if longest > DIGITS else ""
 
 
 def show(raw: bytes) -> str:
@@ -134,8 +134,8 @@ def holds_one(text: "Column", options: Mapping[str, str]) -> "Column":
 
 
 def enclose(start: str, text: "Column", end: str, options: Mapping[str, str]) -> "Column":
-    """Return the text between others, after the end of a comment if it may end in one: Spark's plan cannot be parsed
-    with a line break.
+    """Return the text between `start` and `end`. If the options allow comments, a line break before `end` ends a comment.
+    Without comments there is none: no parser reads EXPLAIN of a plan with a line break.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -149,4 +149,4 @@ def _nest(depth: int) -> str:
     return rf"[\{{\[](?:[ \t,:0-9A-Za-z+.\-]++|{STRING}{deeper})*+[\}}\]]"
 
 
-NESTED = rf"\A\s*+{_nest(8)}\s*+\z"  # each bracket has its place but for what a parser refuses
+NESTED = rf"\A\s*+{_nest(8)}\s*+\z"  # one object or list, unless a parser refuses it

@@ -1,8 +1,8 @@
 """The options of Spark's readers and parsers: the user's, and those that rota sets.
 
-Law: the reader does not choose which files it reads, and it reads each as a whole: a user may not set the options of
-`OURS`. A changed header is an error. A bad record is kept, or left out if the caller counts it. No byte of a good
-record is dropped.
+Law: rota chooses the files that a reader reads, and the reader reads each completely: a user may not set the options of
+`OURS`. A changed header is an error. A bad record is kept, or left out if the caller counts it. No byte of a good record is
+dropped.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ OURS = {
 }  # fmt: skip
 NO_CHARACTER = "\uffff"  # Unicode assigns it to no character
 KEPT = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}  # whatever Spark's settings are
-LONG_TEXTS = {"maxStringLen": str((1 << 31) - 1)}  # of JSON; Spark took one of 20,000,001 characters for a bad record
+LONG_TEXTS = {"maxStringLen": str((1 << 31) - 1)}  # of JSON; by default a text of 20,000,001 characters is a bad record
 CHECKED = {
     "parquet.page.verify-checksum.enabled": "true"
 }  # pages that Spark wrote have one; by default it is not verified
 OF_TEXT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-GOOD_ALONE = {"mode": "DROPMALFORMED"}  # leaves out what OF_TEXT marks, and nothing else
+GOOD_ALONE = {"mode": "DROPMALFORMED"}  # leaves out exactly the records that OF_TEXT marks as bad
 
 
 def check_options(given: Mapping[str, str], where: str) -> None:
@@ -31,10 +31,10 @@ def check_options(given: Mapping[str, str], where: str) -> None:
 
 
 def make_options(format: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that the law needs, over the user's, over defaults that are safer than Spark's."""
+    """Return the user's options, with the options that the law requires, and with safer defaults than Spark's."""
     if format == "parquet":
         return {**given, **CHECKED, **KEPT}
-    safe = {"enableDateTimeParsingFallback": "false"}  # no 20200101 as a day of the year 57275
+    safe = {"enableDateTimeParsingFallback": "false"}  # else 20200101 is a day of the year 57275
     if format == "csv":
         safe |= {"enforceSchema": "false", "columnPruning": "false"}
         return {**safe, **keep_nuls(double_quotes(given)), **OF_TEXT, **KEPT}
@@ -52,11 +52,11 @@ def double_quotes(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_nuls(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the user's options, changed so that Spark's parser does not take a NUL for its own mark and drop it.
+    """Return the user's options, changed so that Spark's parser drops no NUL.
 
-    It does so if the quote is empty (none). A character that no text contains has the same meaning. It also does so if
-    the quote is its own escape, for the escape of the escape. Setting the quote there gives the same result for every
-    other text.
+    The parser stores "no character" as NUL, and drops a NUL of the text if the quote is empty, or if the quote is its own
+    escape and the escape of the escape is not set. Instead of no quote, the quote is a character that no text contains. The
+    escape of the escape is set to the quote, which changes no other text.
     """
     names = {name.lower(): name for name in given}
     kept = {**given, **({names["quote"]: NO_CHARACTER} if given.get(names.get("quote", "")) == "" else {})}

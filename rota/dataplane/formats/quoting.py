@@ -1,8 +1,8 @@
-"""Well-formed CSV quotes, by Spark's options.
+"""Checks that the quotes of CSV are well-formed, by Spark's options.
 
-Law: a record is well-formed if each of its fields is quoted as a whole or does not begin with a quote. Spark's parser
-reads any other record too, but guesses: an open quote takes the rest of the record into its field. `is_clean` never
-accepts bytes with a record that `pattern` would not match.
+Law: a record is well-formed if each of its fields is quoted completely or does not begin with a quote. Spark's parser also
+reads other records, but guesses: an open quote takes the rest of the record into its field. `is_clean` never accepts bytes
+with a record that `pattern` does not match.
 
 The module is sent to Spark's workers as code, with `decoding`: it needs nothing of rota there.
 """
@@ -80,21 +80,21 @@ class Dialect:
 
     @property
     def _quoted(self) -> str:
-        """One field in quotes."""
+        """Return the pattern of one field in quotes."""
         quote, escape = _code(self.quote), _code(self.escape)
         doubled = rf"[^{quote}]*+(?:{quote}{quote}[^{quote}]*+)*+"
         inside = doubled if escape == quote else rf"(?:[^{quote}{escape}]++|{escape}{_ANY})*+"
         return f"{quote}{inside}{quote}"
 
     def _field(self, bare: str) -> str:
-        """One well-formed field, where `bare` is one without quotes."""
+        """Return the pattern of one well-formed field; `bare` is the pattern of a field without quotes."""
         if not self.quote:
             return ""
         around = BLANK if self.trims and not self.is_blank else ""
         return rf"(?:{around}{self._quoted}{around}|(?!{around}{_code(self.quote)}){bare})"
 
     def is_clean(self, block: bytes) -> bool:
-        """Return whether whole lines are certainly well-formed records. The cost grows with the quotes."""
+        """Return whether these complete lines are proven to be well-formed records. The cost grows with the quotes."""
         import numpy as np  # `rota status` opens sources without it
 
         mark = self.quote.encode()
@@ -126,5 +126,5 @@ _END = rf"(?!{_ANY})"
 
 
 def _code(text: str) -> str:
-    """The characters for a regular expression of Java's and Python's, also within brackets."""
+    """Return the characters as a regular expression of Java and Python, also within brackets."""
     return "".join(f"\\u{ord(one):04x}" if ord(one) < 1 << 16 else re.escape(one) for one in text)

@@ -1,13 +1,13 @@
-"""Parses raw values into records: messages of a queue or topic, a column of a database, lines of a landed file.
+"""Parses raw values into records: messages of a queue or topic, or lines of a landed file.
 
 Law: a value is good if and only if it is complete and parses under the schema. The result is the same in every source.
 - A value whose bytes are not in the declared encoding, UTF-8 by default, is bad.
 - A leading byte order mark is skipped.
-- JSON holds one object. A blank text, `null`, and anything but a comma after the first value make it bad. A line of a
-  file may hold a list of objects, which is as many records; a message may not.
-- CSV is one line with well-formed quotes (`quoting`). A message may end with a line end; a blank one, a comment or a
-  second line makes it bad. A text column holds a number or an object of JSON as it is written. A map holds the last
-  value of a name.
+- A JSON value is one object. A blank text, `null`, or anything except a comma after the first value is bad. A line of a
+  file may be a list of objects, each of which is a record; a message may not.
+- A CSV value is one line with well-formed quotes (`quoting`). A message may end with a line end; a blank message, a comment
+  or a second line is bad.
+- A text column holds a number or an object of JSON as it is written. A map holds the last value of a name.
 
 An absent value counts as a blank one. With format "bytes" each value is good, and is the one column of the schema.
 """
@@ -41,13 +41,13 @@ VALUE, RECORD, GOOD, TEXT, WRITTEN = "value", "record", "good", "text", "written
 STAGED = pa.schema([(VALUE, pa.binary()), (PARTITION, pa.string()), (OFFSET, pa.int64())])
 DDL = f"{VALUE} binary, {PARTITION} string, {OFFSET} bigint"
 OURS = "_rota_text"
-DECODED = ("encoding", "charset", "linesep")  # options of how bytes become lines of text: no parser needs them
-ENDED = r"(\r\n|\n|\r)\z"  # how a line ends
-SHOWN = r"[^\x00-\x20]"  # what is not blank
+DECODED = ("encoding", "charset", "linesep")  # options by which bytes become lines of text: no parser needs them
+ENDED = r"(\r\n|\n|\r)\z"  # the end of a line
+SHOWN = r"[^\x00-\x20]"  # a character that is not blank
 
 
 def stage(folder: Path, partition: str, found: Iterable[tuple[int, bytes]]) -> None:
-    """Write a partition's values, pairs of offset and bytes, to a place that Spark can read."""
+    """Write a partition's values, pairs of offset and bytes, into a folder that Spark can read."""
     folder.mkdir(parents=True, exist_ok=True)
     pairs = tuple(found)
     columns = [[value for _, value in pairs], [names.split(partition)] * len(pairs), [offset for offset, _ in pairs]]
@@ -65,7 +65,7 @@ def read_staged(
     format: str,
     options: Mapping[str, str],
 ) -> "Iterator[DataFrame]":
-    """Yield the records of each partition's staged values, which lie in `folder` inside the context."""
+    """Yield the records of the values of each partition. `folder` holds the values within the context."""
     try:
         for partition, values in found.items():
             stage(folder, partition, values)
@@ -87,7 +87,7 @@ def parse(
 
     Args:
         beside: other columns of the frame, which stay as they are.
-        keep_absent: a value that is absent is a good record whose columns are null.
+        keep_absent: an absent value is a good record whose columns are null.
         lines_of_files: the values are lines of landed files, without blank lines and comments.
 
     Returns: the columns of the schema, those `beside`, `_corrupt` (not for bytes), `_partition` and `_offset`. `_corrupt`
@@ -96,7 +96,7 @@ def parse(
     from pyspark.sql import functions as F  # noqa: N812
 
     if format == "bytes":
-        record = F.from_json(F.lit("{}"), schema)  # Spark reads its DDL, and so the name
+        record = F.from_json(F.lit("{}"), schema)  # Spark parses the DDL, which has the name
         (name,) = frame.select(record.alias(RECORD)).select(f"{RECORD}.*").columns
         return frame.select(F.col(VALUE).alias(name), *beside, PARTITION, OFFSET)
     encoding = find_encoding(options)
@@ -110,7 +110,7 @@ def parse(
     good = F.col(VALUE).isNull() if keep_absent else F.lit(False)
     texts = frame.select(raw.alias(VALUE), text.alias(TEXT), good.alias(GOOD), *beside, PARTITION, OFFSET)
     text, declared = F.col(TEXT), f"{schema}, {CORRUPT} string"
-    kept = make_options(format, {name: said for name, said in options.items() if name.lower() not in DECODED})
+    kept = make_options(format, {name: text for name, text in options.items() if name.lower() not in DECODED})
     if format == "json":
         record = F.when(lines.holds_one(text, kept), F.from_json(text, declared, kept))
     else:
@@ -134,7 +134,7 @@ def parse(
 
 
 def _restore(frame: "DataFrame", schema: str, kind: "StructType") -> "DataFrame":
-    """Return the frame with columns restored from their text in the column `OURS`. Each change is a step of its own:
+    """Return the frame with columns restored from their text in the column `OURS`. Each change is a separate step, because
     Spark copies an expression into each place that uses it.
     """
     from pyspark.sql import functions as F  # noqa: N812
@@ -162,7 +162,7 @@ def _is_line(text: "Column", options: Mapping[str, str], of_file: bool) -> "Colu
 
 
 def is_shown(text: "Column", dialect: Dialect | None = None) -> "Column":
-    """Return whether a text is more than a blank line: empty fields with a blank separator are a record."""
+    """Return whether a text is not a blank line. Empty fields with a blank separator are a record."""
     from pyspark.sql import functions as F  # noqa: N812
 
     blank_fields = F.contains(text, F.lit(dialect.sep)) if dialect and dialect.is_blank else F.lit(False)
@@ -170,10 +170,9 @@ def is_shown(text: "Column", dialect: Dialect | None = None) -> "Column":
 
 
 def _list_records(record: "Column", text: "Column", schema: str, options: Mapping[str, str]) -> "Column":
-    """Return the records of a line of JSON, each with its own text.
+    """Return the records of a line of JSON, each with its own text: those of a list of good objects, else the one value.
 
-    They are those of a list, each of which must be a good object, or the one value. A record of a list has no text if its
-    text is not found.
+    A record of a list has no text if its text is not found.
     """
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -1,4 +1,4 @@
-"""What a user declares to read a topic of Kafka."""
+"""How a pipeline file declares a Kafka topic as its source."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class Kafka:
         schema: Spark DDL of a record's value, such as "id long, shop string".
         format: "json", one object, in which a missing column is null; "csv", one line without header; or "bytes", the value
             as it is, in the one column of the schema, such as "value binary".
-        start: where a partition begins that the pipeline reads for the first time: "earliest", "latest" or an offset.
+        start: the first offset of a partition that the pipeline reads for the first time: "earliest", "latest" or a number.
             Records that the retention deleted are left out. "latest" applies to the partitions that exist at the
             pipeline's first run; a partition that is added later is read from its beginning.
         columns: fields of a record beside its value: "key" as `_key binary`, "timestamp" as `_timestamp timestamp`,

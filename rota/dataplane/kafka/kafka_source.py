@@ -2,10 +2,10 @@
 
 Law: a range is planned before it is read, ends at or below the last stable offset, and is read to its end. So every reader
 gets the same records of it, except for those that compaction removed since. A range may have holes. No consumer group
-assigns partitions; the offsets of a group are set after a commit, so that Kafka's own tools report a lag.
+assigns partitions; after a commit, rota sets the offsets of a group, so that Kafka's own tools report a lag.
 
-Law: offsets belong to one topic. The id of the topic is noted when its offsets are first assigned; a topic with another id
-has lost all of them, whatever it holds.
+Law: offsets belong to one topic. The first assignment of offsets stores the topic's id. A topic with another id has lost all
+offsets, whatever records it has.
 """
 
 import json
@@ -20,7 +20,7 @@ from rota.dataplane import columns
 from rota.dataplane.formats import values
 from rota.dataplane.kafka import reading
 from rota.dataplane.kafka.declaration import Kafka
-from rota.dataplane.kafka.topic import Seen, Topic
+from rota.dataplane.kafka.topic import Topic, TopicMetadata
 from rota.dataplane.ports import ENDS, Consumed, Observation, Query, SourceContext, Withheld
 from rota.dataplane.spark import plans
 from rota.dataplane.spark.spark_source import Records
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NOTE = "topic.json"
 UNKNOWN = 1 << 62  # the assigned end of a partition that cannot be read now: it counts as one that lost nothing
-ABSENT = Seen("", (), frozenset())
-ANOTHER = "Give the pipeline another name and table; or bring back what there was"
+ABSENT = TopicMetadata("", (), frozenset())
+ANOTHER = "Give the pipeline another name and table; or restore the lost records"
 LARGE = 1 << 20  # bytes of the largest record that a broker takes by default
 SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
 
@@ -50,13 +50,13 @@ class TopicState:
 
     Attributes:
         topic: without partitions if the topic does not exist.
-        noted: the id of the topic whose offsets the table has; None if none was noted.
-        other: why the topic is not the noted one; empty if it is, if its id is unknown, and while there is no topic.
+        noted: the stored id of the topic whose offsets the table has; None if there is none.
+        other: why the topic is not the stored one; empty if it is, if its id is unknown, and while there is no topic.
         heads: the end of each partition that can be read, and its leader's epoch.
-        firsts: the first offsets that the retention left, where they were asked for.
+        firsts: the first offsets that the retention left, of the partitions whose first offsets were requested.
     """
 
-    topic: Seen
+    topic: TopicMetadata
     noted: str | None
     other: str = ""
     heads: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class TopicState:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the topic existed and does not exist now. A broker that is loading its metadata reports the same."""
+        """Return whether the topic existed and does not exist now. A broker that loads its metadata reports the same."""
         return not self.topic.partitions and self.noted is not None
 
 
@@ -78,8 +78,8 @@ class KafkaSource:
     group: str
     index: str
     reading: set[str] = field(default_factory=set)
-    replays: bool = False  # whether it reads consumed offsets again
-    epochs: dict[str, int] = field(default_factory=dict)  # of the leaders when offsets were assigned
+    replays: bool = False  # reads consumed offsets again
+    epochs: dict[str, int] = field(default_factory=dict)  # of the leaders at the assignment of offsets
     fresh: list[TopicState] = field(
         default_factory=list
     )  # the state at which offsets were assigned, until a check has used it
@@ -98,12 +98,12 @@ class KafkaSource:
             join(context.location, "index"),
         )
 
-    # --- what is there
+    # --- observing
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`."""
-        seen = self.topic.look()
-        return tuple(sorted(map(self.name_key, seen.partitions))) if seen else ()
+        found = self.topic.read_metadata()
+        return tuple(sorted(map(self.name_key, found.partitions))) if found else ()
 
     def number(self, partition: str) -> int:
         """Return the number of a partition in the topic; -1 if its key is no number."""
@@ -117,13 +117,13 @@ class KafkaSource:
     def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
         """See `Source.observe`.
 
-        A partition without a leader is unreadable; all are while the topic is gone. One that does not exist yet ends at 0.
-        The first assignment notes the topic's id.
+        A partition without a leader is unreadable, and each one while the topic is gone. A partition that does not exist
+        yet ends at 0. The first assignment stores the topic's id.
         """
         state = self._read_state(partitions, firsts=query.starts)
         if query.inspect and not state.topic.partitions:
             raise ConfigError(
-                f"There is no {self.topic.place}. Make the topic, or mend servers and topic of kafka(...)"
+                f"There is no {self.topic.place}. Make the topic, or correct servers and topic of kafka(...)"
             )
         ends = {p: end for p, (end, _) in state.heads.items()}
         assigned = dict.fromkeys(partitions, 0) if state.other else {p: ends.get(p, UNKNOWN) for p in partitions}
@@ -145,11 +145,11 @@ class KafkaSource:
         )
 
     def _read_state(self, partitions: Iterable[str], firsts: Iterable[str] = ()) -> TopicState:
-        """Ask the broker for the topic and the ends of these partitions, and for the first offsets of some."""
-        state = TopicState(self.topic.look() or ABSENT, self._read_id())
+        """Read the topic's metadata and the ends of these partitions from the broker, and the first offsets of some."""
+        state = TopicState(self.topic.read_metadata() or ABSENT, self._read_id())
         if state.noted and state.topic.partitions and state.topic.id not in ("", state.noted):
             why = f"its id is {state.topic.id}, and it was {state.noted} ({join(self.index, NOTE)})"
-            state = replace(state, other=f"{self.topic.place} was made anew: {why}")
+            state = replace(state, other=f"{self.topic.place} was created again: {why}")
         left = self._read(state, firsts, self.topic.read_firsts, 0) if firsts else {}
         return replace(state, heads=self._read(state, partitions, self.topic.read_heads, (0, None)), firsts=left)
 
@@ -164,14 +164,14 @@ class KafkaSource:
 
     def _explain_unreadable(self, partition: str, state: TopicState) -> str:
         if state.is_gone:
-            return f"{partition}: there is no {self.topic.place} now. It is tried again by itself; bring the topic back"
+            return f"{partition}: there is no {self.topic.place} now. It is retried automatically; bring the topic back"
         return (
-            f"{partition}: {self._name(partition)} has no leader. Bring its brokers back; it is tried again by itself"
+            f"{partition}: {self._name(partition)} has no leader. Bring its brokers back; it is retried automatically"
         )
 
     def _find_lost(self, consumed: Consumed, assigned: Mapping[str, int], state: TopicState) -> dict[str, str]:
-        """Return why each partition lost consumed offsets: the topic is another one, the partition ends before, or it gave
-        the offsets to other records."""
+        """Return why each partition lost consumed offsets: the topic is another one, or the partition ends before them, or
+        other records have them now."""
         beyond = consumed.find_beyond(assigned)
         lost = {
             p: f"{state.other or f'{self._name(p)} ends at {assigned[p]}: it lost records'}. {ANOTHER}" for p in beyond
@@ -188,7 +188,8 @@ class KafkaSource:
         }
 
     def _find_withheld(self, state: TopicState, since: float) -> dict[str, Withheld]:
-        """Return what lies behind open transactions: the high watermark is ahead of the last stable offset."""
+        """Return the partitions with records behind open transactions: their high watermark is ahead of the last stable
+        offset."""
         high = self._read(state, state.heads, self.topic.read_high_watermarks, 0)
         held = {p: end for p, (end, _) in state.heads.items() if end < high.get(p, 0)}
         later = self._read(state, held, lambda numbers: self.topic.read_newer(numbers, since), -1) if held else {}
@@ -222,9 +223,9 @@ class KafkaSource:
         return tuple(jobs)
 
     def _weigh(self, starts: Mapping[str, int]) -> tuple[Mapping[str, float], Mapping[str, int]]:
-        """Return the mean bytes of the records behind these offsets, and up to which offset each partition has none.
+        """Return the mean bytes of the records from these offsets on, and the offset up to which each partition has none.
 
-        A partition that gave no record has the largest mean of the others.
+        A partition that returned no record gets the largest mean of the others.
         """
         found, behind = self.topic.weigh({self.number(p): at for p, at in starts.items()})
         largest = max(found.values(), default=LARGE)
@@ -233,9 +234,8 @@ class KafkaSource:
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
         """See `Source.find_broken`: the retention deleted the start, the topic is another one, or the partition ends before.
 
-        The check before the first job of a run uses the state at which the offsets were assigned. Each other check asks the
-        broker again.
-        While a job reads a range, the retention may delete it: the job reads it whole or fails.
+        The check before the first job of a run uses the state at which the offsets were assigned. Each other check reads
+        the state again. If the retention deletes a range while a job reads it, the job reads all of it or fails.
         """
         fresh = self.fresh.pop() if self.fresh else None
         state = fresh if fresh and ranges.keys() <= fresh.firsts.keys() else self._read_state(ranges, firsts=ranges)
@@ -245,9 +245,7 @@ class KafkaSource:
         broken = {p: error for p, error in found.items() if error}
         noted = {p: (end, self.epochs[p]) for p, (_, end) in ranges.items() if p in self.epochs and p not in broken}
         return broken | {
-            p: EnvironmentFailed(
-                f"{self._name(p)} lost records from {first} on meanwhile. The next run looks at the rest"
-            )
+            p: EnvironmentFailed(f"{self._name(p)} lost records from {first} on meanwhile. The next run reads the rest")
             for p, first in self._find_cut(noted, state).items()
         }
 
@@ -256,9 +254,9 @@ class KafkaSource:
             return EnvironmentFailed(self._explain_unreadable(partition, state))
         name, first, last = self._name(partition), state.firsts[partition], state.heads[partition][0]
         if start < first and partition not in self.reading:
-            skip = f"To go on without: rota skip {quote(partition)}"
+            skip = f"To continue without them: rota skip {quote(partition)}"
             return SourceChanged(
-                f"{name} begins at {first} and offset {start} was asked for: its retention is over",
+                f"{name} begins at {first}: the retention deleted the records from offset {start} on",
                 step=f"Replay what is left, from {first} on" if self.replays else skip,
                 partition=partition,
                 behind=first,
@@ -282,7 +280,7 @@ class KafkaSource:
 
     def find_offsets(self, partitions: tuple[str, ...], since: float, until: float) -> Ranges:
         """See `HasTimes.find_offsets`."""
-        state = TopicState(self.topic.look() or ABSENT, self._read_id())
+        state = TopicState(self.topic.read_metadata() or ABSENT, self._read_id())
 
         def find(at: float) -> dict[str, int]:
             found = self._read(state, partitions, lambda numbers: self.topic.read_stamped(numbers, at), 0)
@@ -296,8 +294,8 @@ class KafkaSource:
         return replace(self, replays=True, epochs={}, fresh=[])
 
     def _find_cut(self, noted: Mapping[str, tuple[int, int]], state: TopicState) -> dict[str, int]:
-        """Return partition -> the first offset that it lost. A leader never cuts its own log, so a partition with the same
-        epoch is not checked."""
+        """Return partition -> the first offset that it lost. A leader never truncates its own log, so a partition with the
+        same epoch is not checked."""
         moved = {p: one for p, one in noted.items() if p in state.heads and state.heads[p][1] not in (None, one[1])}
         found = self.topic.find_cut({self.number(p): one for p, one in moved.items()})
         return {p: found[self.number(p)] for p in moved if self.number(p) in found}
@@ -305,14 +303,16 @@ class KafkaSource:
     def acknowledge(self, offsets: Mapping[str, int]) -> None:
         """See `Holds.acknowledge`: sets the offsets of the consumer group, for information."""
         if offsets:
-            self._noted.append(self.topic.note_group(self.group, {self.number(p): at for p, at in offsets.items()}))
+            self._noted.append(
+                self.topic.set_group_offsets(self.group, {self.number(p): at for p, at in offsets.items()})
+            )
 
     def close(self) -> None:
         """See `Holds.close`."""
         while self._noted:
             self._noted.pop()()
 
-    # --- which topic it is
+    # --- the topic's id
 
     def _read_id(self) -> str | None:
         with suppress(FileNotFoundError):
@@ -323,7 +323,7 @@ class KafkaSource:
         make_folder(self.index, ".")
         put_new(self.index, NOTE, json.dumps({"topic": self.topic.name, "id": id}).encode())
 
-    # --- how Spark reads it
+    # --- reading
 
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:  # noqa: ARG002

@@ -1,17 +1,16 @@
-"""How a Spark task reads its share of a topic. The module is sent to Spark's workers as code: it needs pyarrow and
-confluent-kafka there, and nothing of rota.
+"""Reads a Spark task's share of a topic. The module is sent to Spark's workers as code: it needs pyarrow and confluent-kafka
+there, and nothing of rota.
 
 Invariant: a share is ranges of offsets. The task reads each range to its end or fails. A range has ended when a record at or
 beyond its last offset arrived, or when the consumer's position is at or beyond its end: there may be holes. Records of
 aborted transactions are left out. A record outside its range is dropped by its offset, before anything else of it is read.
 
-A task fails if nothing moves for `SILENCE` seconds: no record arrives, and the position of no partition changes. `REFUSED`
-finds the error of a task whose login, or right to the topic, the broker refused.
-A task holds about `ROOM` bytes of records at a time (keys and headers included), or one record, however many partitions its
-share has and however large the records are.
+A task fails if for `SILENCE` seconds no record arrives and the position of no partition changes. `REFUSED` finds the error
+of a task whose login, or right to the topic, the broker refused. A task holds about `ROOM` bytes of records at a time (keys
+and headers included), or one record, for any number of partitions and any size of records.
 
-A new consumer returns its first records after 0.1 s, so no consumer is kept: one that was used before waits up to half a
-second for the answer to its last request.
+No consumer is reused: a new one returns its first records after 0.1 s, but a used one waits up to half a second for the
+answer to its last request.
 """
 
 import json
@@ -24,11 +23,11 @@ from typing import Any
 import pyarrow as pa
 
 SILENCE = 20.0  # seconds
-POLL = 0.02  # seconds: what arrives meanwhile is held, also where records are suddenly larger
-AT_ONCE = 10_000  # records of an Arrow batch
-ROOM = 16 << 20  # bytes of records of an Arrow batch, and that a consumer fetches before they are asked for
-FEW = 16  # records that are asked for before their size is known, and whose headers are weighed of a batch
-LEAST = 10_000  # offsets for which a task of its own is worth its consumer
+POLL = 0.02  # seconds of one poll, in which records of any size may arrive
+MAX_RECORDS = 10_000  # of an Arrow batch
+ROOM = 16 << 20  # bytes of records of an Arrow batch, and of those that a consumer fetches ahead
+SAMPLE = 16  # records of the first poll, whose size is unknown, and records of a batch whose headers are measured
+MIN_SHARE = 10_000  # offsets of a share; fewer are not worth a consumer
 STATISTICS_MS = 500  # how often librdkafka reports the positions of a consumer
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIME = pa.timestamp("us", "UTC")
@@ -81,19 +80,19 @@ def refuse(error: Any, why: str) -> ConnectionError:
 
 
 def weigh(records: Sequence[Any]) -> float:
-    """Return the bytes of these records, keys and headers included. The headers of `FEW` of the records are weighed."""
-    some = records[:: -(-len(records) // FEW)]
+    """Return the bytes of these records, keys and headers included. The headers are estimated from `SAMPLE` records."""
+    some = records[:: -(-len(records) // SAMPLE)]
     headers = sum(len(one["key"] or "") + len(one["value"] or b"") for m in some for one in read_headers(m) or ())
     keys = sum(len(key) for m in records if (key := m.key()))
     return sum(map(len, records)) + keys + headers * len(records) / len(some)  # a Message is as long as its value
 
 
 class Progress:
-    """The positions of a consumer, as librdkafka reports them: aborted records move them, though none of these arrives."""
+    """The positions of a consumer, as librdkafka reports them. They also pass aborted records, which never arrive."""
 
     def __init__(self, topic: str) -> None:
         self.topic, self.moved, self.positions = topic, time.monotonic(), dict[int, int]()
-        self.drained = False  # whether the consumer held no record that it had not handed over
+        self.drained = False  # whether the consumer had returned all records that it fetched
 
     def take(self, text: str) -> None:
         """Take a report, as `stats_cb`."""
@@ -105,7 +104,7 @@ class Progress:
             self.moved = time.monotonic()
 
     def find_passed(self, ends: Mapping[int, int]) -> set[int]:
-        """Return the partitions whose end the consumer passed, if it handed over every record before."""
+        """Return the partitions whose end the consumer passed, if it has returned every record before."""
         return {n for n, end in ends.items() if self.drained and self.positions.get(n, -1) >= end}
 
 
@@ -120,10 +119,10 @@ Share = tuple[tuple[int, int, int], ...]  # partition, start, end
 
 
 def cut(ranges: Mapping[int, tuple[int, int]], tasks: int) -> list[Share]:
-    """Return the ranges as shares of the same number of offsets, at most one for each of `tasks`. A long range is cut; no
-    share has two ranges of one partition."""
+    """Return the ranges as at most `tasks` shares of the same number of offsets. A long range is cut; no share has two
+    ranges of one partition."""
     total = sum(end - start for start, end in ranges.values())
-    count = max(1, min(tasks, total // LEAST))
+    count = max(1, min(tasks, total // MIN_SHARE))
     shares: list[list[tuple[int, int, int]]] = [[]]
     room = left = -(-total // count)
     for number, (start, end) in sorted(ranges.items()):
@@ -169,11 +168,11 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a share.
 
-    Raises: ConnectionError, if nothing moves for `SILENCE` seconds or Kafka reports an error of a partition.
+    Raises: ConnectionError, after `SILENCE` seconds without progress, or if Kafka reports an error of a partition.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    said: list[Any] = []
+    errors: list[Any] = []
     progress = Progress(topic)
     consumer = Consumer(
         {
@@ -189,24 +188,24 @@ def read(
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "isolation.level": "read_committed",
-            "error_cb": said.append,
+            "error_cb": errors.append,
             "statistics.interval.ms": STATISTICS_MS,
             "stats_cb": progress.take,
         }
     )
     ends = {number: end for number, _, end in share}
-    left, heard, most = dict(ends), time.monotonic(), FEW
+    left, heard, most = dict(ends), time.monotonic(), SAMPLE
     try:
         consumer.assign([TopicPartition(topic, number, start) for number, start, _ in share])
         while left:
             came = consumer.consume(most, POLL)
             heard = max(progress.moved, time.monotonic() if came else heard)
             if time.monotonic() - heard > SILENCE:
-                if refused := [one for one in said if is_refused(one)]:
+                if refused := [one for one in errors if is_refused(one)]:
                     raise refuse(refused[-1], refused[-1].str())
                 names = ", ".join(ids[n] for n in sorted(left))
                 raise ConnectionError(
-                    f"Connection timed out: Kafka gave nothing of {names} for {SILENCE:g} s ({said[-1:] or 'silent'})"
+                    f"Connection timed out: Kafka gave nothing of {names} for {SILENCE:g} s ({errors[-1:] or 'silent'})"
                 )
             found: list[Any] = []
             numbers: list[int] = []
@@ -224,8 +223,8 @@ def read(
                 elif error.code() == KafkaError._PARTITION_EOF:
                     if one.offset() >= ends[one.partition()]:
                         done.add(one.partition())
-                elif one.topic() is None:  # of a broker or of the group: the reader needs neither
-                    said.append(error)
+                elif one.topic() is None:  # of one broker, or of the group: another broker may answer
+                    errors.append(error)
                 else:
                     why = f"{ids[one.partition()]}: {error.str()}"
                     raise refuse(error, why) if is_refused(error) else ConnectionError(f"Connection reset: {why}")
@@ -233,14 +232,14 @@ def read(
                 consumer.pause([TopicPartition(topic, n) for n in done & left.keys()])
                 left = {n: end for n, end in left.items() if n not in done}
             if found:
-                said.clear()
-                most = max(1, min(AT_ONCE, 4 * most, int(ROOM * len(found) / max(1.0, weigh(found)))))
+                errors.clear()
+                most = max(1, min(MAX_RECORDS, 4 * most, int(ROOM * len(found) / max(1.0, weigh(found)))))
                 batch = make_batch(found, numbers, offsets, ids, beside)
                 batch = batch if absent else batch.filter(batch.column("value").is_valid())
-                came = found = []  # the records are in the batch alone while Spark takes it
+                came = found = []  # free them: while Spark takes the batch, the memory holds the records once
                 if batch.num_rows:
                     yield batch
-                    heard = time.monotonic()  # Spark may take its time
+                    heard = time.monotonic()  # the time that Spark took does not count
     finally:
         consumer.close()
 

@@ -1,8 +1,8 @@
 """The metadata of a topic: its id, its partitions, their first and last offsets.
 
-Law: each request returns or raises EnvironmentFailed within `PATIENCE` seconds, whatever the brokers do. The end of a
-partition is its last stable offset: the records below it are committed or aborted for good, so that every reader reads the
-same records. Nothing is written except the offsets of a consumer group, which rota never reads.
+Law: each request returns or raises EnvironmentFailed within `PATIENCE` seconds. The end of a partition is its last stable
+offset: the transactions below it are committed or aborted, so that every reader reads the same records. rota writes only the
+offsets of a consumer group, which it never reads.
 """
 
 import re
@@ -25,9 +25,7 @@ GLANCING = {  # settings of a consumer that reads only the first few records of 
     "enable.auto.commit": False, "auto.offset.reset": "error", "isolation.level": "read_committed",
     "fetch.message.max.bytes": 1 << 14, "queued.min.messages": 1,
 }  # fmt: skip
-AFRESH = (
-    "topic.metadata.refresh.interval.ms"  # by default 5 min: for so long a dead broker would be asked for the leaders
-)
+AFRESH = "topic.metadata.refresh.interval.ms"  # the default is 5 min, in which a dead broker counts as a leader
 GRANT = "Grant this user the rights Describe and Read to the topic"
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"  # the id that a broker without ids of topics returns
 CUT = re.compile(r"log truncation detected.*broker end offset is (\d+)")
@@ -36,8 +34,8 @@ _connections: dict[tuple[tuple[str, str], ...], "Connection"] = {}  # by the set
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A topic at one moment. `id` is empty if the broker knows none. `led` are the partitions with a leader."""
+class TopicMetadata:
+    """A topic at one moment. `id` is empty if the broker has no ids. `led` are the partitions with a leader."""
 
     id: str
     partitions: tuple[int, ...]
@@ -76,8 +74,8 @@ class Topic:
         """The topic and its servers, for messages."""
         return f"topic {self.name} of Kafka at {self.client['bootstrap.servers']}"
 
-    def look(self) -> Seen | None:
-        """Return the topic as it is now; None if it does not exist.
+    def read_metadata(self) -> TopicMetadata | None:
+        """Return the current metadata; None if the topic does not exist.
 
         Raises: ConfigError, EnvironmentFailed.
         """
@@ -93,7 +91,7 @@ class Topic:
             raise self._fail(connection, error) from None
         led = frozenset(one.id for one in found.partitions if one.leader is not None)
         id = str(found.topic_id)
-        return Seen("" if id == NO_ID else id, tuple(sorted(one.id for one in found.partitions)), led)
+        return TopicMetadata("" if id == NO_ID else id, tuple(sorted(one.id for one in found.partitions)), led)
 
     def read_firsts(self, partitions: Iterable[int]) -> dict[int, int]:
         """Return the first offset of each that the retention left."""
@@ -132,7 +130,7 @@ class Topic:
         return {n: int(one.offset) for n, one in found.items()}
 
     def find_cut(self, noted: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Return the partitions whose log ends before an offset in the leader epoch that was noted with it (KIP-320).
+        """Return the partitions whose log was truncated: in this leader epoch it ends before this offset (KIP-320).
 
         Args:
             noted: partition -> offset, leader epoch.
@@ -144,9 +142,9 @@ class Topic:
 
         if not noted:
             return {}
-        said = list[Any]()
+        errors = list[Any]()
         settings = {"enable.partition.eof": True, "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 10}
-        settings |= {"error_cb": said.append}
+        settings |= {"error_cb": errors.append}
         consumer = Consumer({"group.id": "rota", "log_level": 0, **self.client, **GLANCING, **settings})
         left, found, until = set(noted), dict[int, int](), time.monotonic() + PATIENCE
         try:
@@ -164,13 +162,13 @@ class Topic:
                     elif error and reading.is_refused(error):
                         raise self.refuse(error)
                     elif error and error.code() != KafkaError._PARTITION_EOF:
-                        continue  # of a broker: the consumer asks another
+                        continue  # of one broker: the consumer connects to another
                     left.discard(one.partition())
                 if left and time.monotonic() > until:
-                    if refused := list(filter(reading.is_refused, said)):
+                    if refused := list(filter(reading.is_refused, errors)):
                         raise self.refuse(refused[-1])
                     raise EnvironmentFailed(
-                        f"{self.place} did not state within {PATIENCE:g} s whether it lost records. See whether it is up"
+                        f"{self.place} did not answer within {PATIENCE:g} s whether it lost records. See whether it is up"
                     )
         finally:
             consumer.close()
@@ -185,7 +183,7 @@ class Topic:
     def weigh(self, starts: Mapping[int, int]) -> tuple[dict[int, float], dict[int, int]]:
         """Read the first records from these offsets on, for `GLANCE` seconds at most.
 
-        Returns: the mean bytes of the records of each partition that gave some; the offset up to which each has no record.
+        Returns: the mean bytes of each partition's records, if some arrived; the offset up to which each has no record.
         """
         from confluent_kafka import Consumer, TopicPartition
 
@@ -227,7 +225,7 @@ class Topic:
         except KafkaException as error:
             raise self._fail(connection, error) from None
 
-    def note_group(self, group: str, offsets: Mapping[int, int]) -> Callable[[], None]:
+    def set_group_offsets(self, group: str, offsets: Mapping[int, int]) -> Callable[[], None]:
         """Set the offsets of a consumer group, so that Kafka's own tools report a lag. An error is ignored.
 
         Returns: a function that waits until the broker has answered.
@@ -248,8 +246,8 @@ class Topic:
         return wait
 
     def _connect(self) -> Connection:
-        """Return the connection of these settings. A process keeps one for each: a new one connects, and a run polls twice a
-        second. A connection with other secrets takes the place of the former one."""
+        """Return the connection of these settings. A process keeps one for each, because a run polls twice a second. A
+        connection with other secrets replaces the former one."""
         from confluent_kafka import KafkaException
 
         found = _connections.get(self._settings_without_secrets)

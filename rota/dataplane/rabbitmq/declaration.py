@@ -1,4 +1,4 @@
-"""What a user declares to read numbered queues of RabbitMQ."""
+"""How a pipeline file declares numbered queues or streams of RabbitMQ as its source."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -24,7 +24,7 @@ class RabbitQueues:
         schema: Spark DDL of a body, such as "id long, shop string".
         format: "json", one object, in which a missing column is null; "csv", one line without header; or "bytes", the body
             as it is, in the one column of the schema, such as "value binary".
-        start: the sequence at which a queue begins that the pipeline reads for the first time.
+        start: the first sequence of a queue that the pipeline reads for the first time.
         max_messages: upper bound of the messages that a run holds in memory, over all its queues in even shares. It takes
             at least one message of each queue.
         max_bytes: the same bound in bytes.
@@ -66,9 +66,9 @@ class RabbitQueues:
 class RabbitStreams(RabbitQueues):
     """The streams `<prefix>0` to `<prefix><count - 1>` as a source: see `queues`. A message needs no header.
 
-    `start` is the offset at which a stream begins that the pipeline reads for the first time, or else the first offset that
-    the retention left. "latest" applies to the streams that exist at the pipeline's first run; a stream that is added later
-    is read from its beginning.
+    `start` is the first offset of a stream that the pipeline reads for the first time; if the retention deleted it, the
+    first offset that is left. "latest" applies to the streams that exist at the pipeline's first run; a stream that is added
+    later is read from its beginning.
     """
 
     KIND = "streams"

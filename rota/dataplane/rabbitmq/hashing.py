@@ -1,6 +1,6 @@
-"""Choose the queue of a key.
+"""Chooses the queue of a key.
 
-Law: the queue depends on the key and the number of queues alone, in every process and every version of Python.
+Law: the queue depends only on the key and the number of queues, in every process and every version of Python.
 
 If n queues become n + 1, `modulo` moves all keys but 1 / (n + 1). `consistent` moves 1 / (n + 1) of them, all to the new
 queue (jump consistent hash of Lamping and Veach).
@@ -16,7 +16,7 @@ def take_modulo(key: str, queues: int) -> int:
 
 
 def jump(key: str, queues: int) -> int:
-    """Return the same such that few keys move when `queues` grows."""
+    """Return the number of the key's queue, such that few keys move when `queues` grows."""
     seed, at, after = _hash(key), -1, 0
     while after < queues:
         at = after

@@ -1,12 +1,11 @@
 """The messages of one queue that a run received and has not acknowledged.
 
-Law: a run commits the contiguous prefix of sequences from the table's offset on, and nothing else. A broker delivers a
-message that it took back after newer ones, so a newer message proves nothing about older ones. The table has the messages
-below its offset already. Messages beyond a hole or beyond the caps return to the queue.
+Law: a run commits only the contiguous prefix of sequences from the table's offset on. A broker delivers a message that was
+returned after newer ones, so a newer message proves nothing about older ones. Messages below the table's offset are in the
+table. Messages beyond a hole or beyond the caps return to the queue.
 
-Law: the prefix of an ordered inbox, which is a stream's, ends behind its newest message: a broker delivers the messages of
-a stream in order, and some offsets have no message. The source checks for messages that the retention deleted: see
-`find_gap`.
+Law: an inbox of a stream is ordered. Its prefix ends behind its newest message: a broker delivers the messages of a stream
+in order, and some offsets have no message. The source checks for messages that the retention deleted: see `find_gap`.
 
 Bodies are kept within the caps. Of all other messages only the tag is kept, to acknowledge them.
 """
@@ -56,7 +55,7 @@ class Inbox:
         self.end = min(self.end, self._limit)
 
     def is_full(self) -> bool:
-        """Whether this run would commit none of the messages that may still arrive."""
+        """Return whether this run would commit none of the messages that may still arrive."""
         return self.end == self._limit
 
     def count_missing(self) -> int:
@@ -77,7 +76,7 @@ class Inbox:
         return min((tag for tags in self._tags.values() for tag in tags), default=ALL)
 
     def has(self, start: int, end: int) -> bool:
-        """Whether each message of the range is kept."""
+        """Return whether each message of the range is kept."""
         return end <= self.end if self.ordered else self.find_gap(start, end) is None
 
     def find_gap(self, start: int, end: int) -> int | None:

@@ -1,10 +1,10 @@
-"""A connection to RabbitMQ. A thread of its own serves it; a caller makes one call at a time.
+"""A connection to RabbitMQ, with its own thread. A caller makes one call at a time.
 
 Law: a call returns within `PATIENCE` seconds or raises EnvironmentFailed. If the connection fails, the waiting call and each
 later one raise EnvironmentFailed. Heartbeats continue while the caller does other work and stop while its process is frozen:
 after about two missed ones the broker delivers the unacknowledged messages to other consumers.
 
-Law: no error, log or record has the address with its password; errors name host, port and virtual host.
+Law: no error, log or record contains the password; errors name host, port and virtual host.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -74,7 +74,7 @@ class Link:
             raise
         self.channel = self._open_channel()
         self.ask(lambda done: self.channel.confirm_delivery(self._confirm, callback=done))
-        self.do(lambda: self.channel.add_on_return_callback(lambda *said: self._refused.append(said[1].reply_text)))
+        self.do(lambda: self.channel.add_on_return_callback(lambda *got: self._refused.append(got[1].reply_text)))
 
     def ask(self, start: Callable[[Callable[[Any], None]], object]) -> Any:
         """Return the broker's answer to the call that `start` makes, given its callback.
@@ -111,7 +111,7 @@ class Link:
             take(method.delivery_tag, properties.headers or {}, body)
 
         if "arguments" in how:  # of a stream
-            self.channel.basic_reject = give_nothing_back
+            self.channel.basic_reject = reject_nothing
         answer = self.ask(lambda done: self.channel.basic_consume(queue, take_one, callback=done, **how))
         return str(answer.method.consumer_tag)
 
@@ -163,7 +163,7 @@ class Link:
     def find_difference(self, queue: str, arguments: Mapping[str, object]) -> str:
         """Return the broker's text about the first argument of an existing queue that differs from these.
 
-        It is empty if none differs, and if this user may not ask.
+        It is empty if none differs, or if the broker refuses this user the request.
         """
         channel = self._open_channel()
         how = {"durable": True, "arguments": dict(arguments)}
@@ -283,8 +283,8 @@ def _find_reason(error: BaseException) -> str:
     inside = [*error.args, *getattr(error, "exceptions", ()), getattr(error, "exception", None)]
     if inner := [one for one in inside if isinstance(one, BaseException)]:
         return _find_reason(inner[-1])
-    said = getattr(error, "reply_text", "") or getattr(error, "strerror", "") or str(error)
-    return said or type(error).__name__
+    text = getattr(error, "reply_text", "") or getattr(error, "strerror", "") or str(error)
+    return text or type(error).__name__
 
 
 def _import_pika() -> Any:
@@ -295,9 +295,9 @@ def _import_pika() -> Any:
     return pika
 
 
-def give_nothing_back(*_: object, **__: object) -> None:
+def reject_nothing(*_: object, **__: object) -> None:
     """Reject no message. It replaces `basic_reject` of a stream's channel.
 
-    pika 1.4 rejects messages that arrive between the cancellation of a consumer and the broker's answer. The broker of a
-    stream closes the connection then. A stream keeps its messages, so none needs to be rejected.
+    pika 1.4 rejects messages that arrive between the cancellation of a consumer and the broker's answer. If they are of a
+    stream, the broker then closes the connection. A stream keeps its messages, so none needs to be rejected.
     """

@@ -1,7 +1,7 @@
 """The common part of numbered queues and numbered streams of RabbitMQ as a source.
 
-The queue or stream `<prefix><key>` is the partition of the key. A run takes messages into inboxes, one for each partition.
-It reads before it claims: it holds its messages until it ends, and returns those that it did not commit.
+The queue or stream `<prefix><key>` is the partition of the key. A run takes messages into inboxes, one for each partition,
+when it observes the source. It holds them until it ends, and returns those that it did not commit.
 """
 
 import logging
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 QUIET = 2.0  # seconds without a message, after which a run uses what it received
-LONGEST = 20.0  # seconds of reading
+MAX_READING = 20.0  # seconds of reading
 PREFETCH = 65_535  # messages; the greatest value of AMQP
 
 
@@ -50,7 +50,7 @@ class NumberedSource(ABC):
     _came: Condition = field(default_factory=Condition)
 
     kind: ClassVar[Mapping[str, object]]  # arguments that its queues must have; others may be set
-    telling: ClassVar[tuple[str, ...]]  # arguments whose difference means that they have not
+    decisive: ClassVar[tuple[str, ...]]  # arguments that prove another kind of queue if they differ
 
     @classmethod
     def of(cls, pipeline: Pipeline, context: SourceContext) -> Self:
@@ -59,7 +59,7 @@ class NumberedSource(ABC):
         keys = tuple(sorted(map(str, range(declared.count))))
         return cls(pipeline.name, declared, keys, context.read_offsets, context.scratch)
 
-    # --- observing: each observation has a connection of its own and takes no message
+    # --- observing: each observation has its own connection, and takes messages only if it assigns offsets
 
     def _find_place(self, link: Link) -> str:
         """Return the broker and the queues. Raises ConfigError if a queue does not exist or rota cannot read it."""
@@ -67,17 +67,17 @@ class NumberedSource(ABC):
         if gone := [name for name in names if link.count_ready(name) is None]:
             more = f" and {len(gone) - 1} more" if gone[1:] else ""
             raise ConfigError(
-                f"{link.place} has no {gone[0]}{more}. Start a rota.rabbitmq.Publisher, which makes them, or mend "
+                f"{link.place} has no {gone[0]}{more}. Start a rota.rabbitmq.Publisher, which makes them, or correct "
                 f"prefix and count"
             )
         for name in names:
             why = link.find_difference(name, self.kind)
-            if any(argument in why for argument in self.telling):
+            if any(argument in why for argument in self.decisive):
                 raise ConfigError(self._explain_kind(name, why))
         return f"{link.place} queues {names[0]} to {names[-1]}"
 
     def _list_ignored(self, link: Link) -> Mapping[str, str]:  # noqa: ARG002
-        """Return what lies beside the queues and is never read."""
+        """Return the queues beside these that rota never reads -> why."""
         return {}
 
     @abstractmethod
@@ -86,14 +86,13 @@ class NumberedSource(ABC):
 
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`: the keys whose queue exists."""
-        with self._look() as link:
+        with self._connect() as link:
             return tuple(key for key in self.keys if link.count_ready(f"{self.declared.prefix}{key}") is not None)
 
     def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
-        """See `Source.observe`. An observation that assigns offsets takes messages, which the publisher has numbered, and
-        holds them until `close`."""
+        """See `Source.observe`. An observation that assigns offsets takes messages, and holds them until `close`."""
         place, ignored = "", dict[str, str]()
-        with self._look() as link:
+        with self._connect() as link:
             if query.inspect:
                 place, ignored = self._find_place(link), dict(self._list_ignored(link))
             ends = self._read_ends(link, partitions)
@@ -108,7 +107,7 @@ class NumberedSource(ABC):
         """Return the end of each partition."""
 
     def _read_firsts(self, link: Link, partitions: Iterable[str]) -> Mapping[str, int]:  # noqa: ARG002
-        """Return the first offset that is left of each partition, where it is not 0."""
+        """Return the first offset that is left, of each partition for which it is not 0."""
         return {}
 
     def _find_lost(self, consumed: Consumed, ends: Mapping[str, int]) -> Mapping[str, str]:  # noqa: ARG002
@@ -184,7 +183,7 @@ class NumberedSource(ABC):
     # --- taking messages
 
     def _fetch(self, starts: Mapping[str, int], ranges: Ranges | None = None) -> None:
-        """Take messages of these queues, within the caps. `ranges` is given if the caller asks for certain offsets."""
+        """Take messages of these queues, within the caps. With `ranges`, take the offsets of these ranges."""
         if not starts:
             return
         link = self._link = self._link or Link(self.declared.url)
@@ -196,7 +195,7 @@ class NumberedSource(ABC):
         asked = {p: self.inboxes[p] for p in starts if self.inboxes[p].awaited}
         link.limit(min(max(2 * self.inboxes[p].room for p in starts), PREFETCH))
         consumers = [link.consume(self._queue(p), self._make_taker(p), **self._choose_start(starts[p])) for p in asked]
-        until, seen = monotonic() + LONGEST, -1
+        until, seen = monotonic() + MAX_READING, -1
         with self._came:
             while (left := _count_missing(asked)) and monotonic() < until and seen != (seen := left):
                 self._came.wait_for(lambda: not _count_missing(asked), QUIET)
@@ -204,7 +203,7 @@ class NumberedSource(ABC):
             link.cancel(consumer)
 
     def _make_inbox(self, start: int, among: int, asked: tuple[int, int] | None) -> Inbox:  # noqa: ARG002
-        """Return an inbox with an even share of the caps, whatever range is `asked` for."""
+        """Return an inbox with an even share of the caps. `asked`: the range that the caller needs, if it names one."""
         return Inbox(start, max(1, self.declared.max_messages // among), self.declared.max_bytes // among)
 
     @abstractmethod
@@ -248,7 +247,7 @@ class NumberedSource(ABC):
         return f"{self.declared.prefix}{key_of(partition)}"
 
     @contextmanager
-    def _look(self) -> Iterator[Link]:
+    def _connect(self) -> Iterator[Link]:
         link = Link(self.declared.url)
         try:
             yield link

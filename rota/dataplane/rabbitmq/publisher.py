@@ -1,17 +1,17 @@
-"""Publish messages by key into numbered queues; each message has its number in its queue.
+"""Publishes messages by key into numbered queues, and numbers the messages of each queue.
 
 Laws:
 1. A key's messages are in one queue, in the order in which one publisher published them.
 2. The sequence of a queue has no holes, and a number means one message for ever, also if publishers die. A number may be in
    the queue twice, with the same message: the consumer drops the second.
-3. `publish` returns after the broker has confirmed each message. If it raises, each chunk of its messages is published as a
-   whole, now or by the next publisher, or not at all.
+3. `publish` returns after the broker has confirmed each message. If it raises, each chunk of its messages is published
+   completely, now or by the next publisher, or not at all.
 
-How: a second queue for each queue holds a ledger: the next number, and the chunk that is being published. The broker
-delivers it to one publisher at a time. A publisher writes the chunk into a new ledger, publishes the chunk, and then writes
-a ledger without it. A publisher that finds a ledger with a chunk publishes that chunk again first. Of two ledgers the
-greater one is valid. A publisher that lost its connection lost the ledger; its messages in flight have the numbers of that
-ledger.
+Each queue has a second queue with a ledger: the next number, and the chunk that is being published. The broker delivers the
+ledger to one publisher at a time. A publisher writes the chunk into a new ledger, publishes the chunk, and then writes a
+ledger without it. A publisher that finds a ledger with a chunk publishes that chunk again first. If there are two ledgers,
+the greater one is valid. A publisher that lost its connection lost the ledger: the next publisher publishes its chunk again,
+with the same numbers.
 
 Required: no other program publishes to these queues or uses `<queue>.sequence`, and a message leaves its queue only when it
 is consumed: no TTL, no maximum length, no purge.
@@ -57,14 +57,14 @@ class Ledger:
 
     @classmethod
     def decode(cls, text: bytes) -> "Ledger":
-        """Return the ledger of what `encode` returned."""
-        head, _, rest = text.partition(b"\n")
-        said = json.loads(head)
+        """Return the ledger that `encode` wrote."""
+        line, _, rest = text.partition(b"\n")
+        head = json.loads(line)
         chunk, at = [], 0
-        for size in said["sizes"]:
+        for size in head["sizes"]:
             chunk.append(rest[at : at + size])
             at += size
-        return cls(said["next"], tuple(chunk))
+        return cls(head["next"], tuple(chunk))
 
 
 class Publisher(AbstractContextManager["Publisher"]):
@@ -135,7 +135,7 @@ class Publisher(AbstractContextManager["Publisher"]):
             raise
 
     def _declare(self) -> None:
-        """Declare each ledger before its queue: a queue without a ledger has lost it."""
+        """Declare the ledger of a queue before the queue. So a queue without a ledger has lost its ledger."""
         for number in range(self.queues):
             queue = f"{self.prefix}{number}"
             if self._streams:
@@ -149,7 +149,7 @@ class Publisher(AbstractContextManager["Publisher"]):
                     f"with used numbers would be dropped as duplicates. Bring {sequence} back; or delete {queue} too once "
                     f"it is consumed, and give the pipeline another name and table"
                 )
-            if not there:  # the ledger first: a publisher that dies in between leaves a ledger and no queue
+            if not there:
                 self._link.declare(sequence, SINGLE)
                 self._link.send([Message(sequence, Ledger(0).encode())])
                 self._link.declare(queue, SINGLE)
@@ -163,7 +163,7 @@ class Publisher(AbstractContextManager["Publisher"]):
             return
         turn = Turn(self._link, queue)
         ledger = turn.begin()
-        self._link.send(_number(queue, ledger))  # the publisher before may have died in the middle
+        self._link.send(_number(queue, ledger))  # the former publisher may have died while it published the chunk
         for chunk in take_portions(bodies, CHUNK_BYTES, len, CHUNK):
             ledger = turn.write(Ledger(ledger.next + len(chunk), tuple(chunk)))
             self._link.send(_number(queue, ledger))
@@ -192,7 +192,7 @@ class Turn:
                     f"{self._queue} did not deliver its ledger within {PATIENCE:g} s: another publisher holds it, or it was "
                     f"removed. See which connection consumes {self._queue}"
                 )
-        self._link.declare(self._queue, SINGLE)  # its answer follows each ledger of the queue
+        self._link.declare(self._queue, SINGLE)  # the broker answers after it delivered each ledger of the queue
         with self._came:
             newest = max(self._held, key=lambda tag: (self._held[tag].next, not self._held[tag].chunk))
         self._drop(tag for tag in tuple(self._held) if tag != newest)

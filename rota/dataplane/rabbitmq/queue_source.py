@@ -1,10 +1,10 @@
 """Numbered queues of RabbitMQ as a source: a queue is a partition, and a message's sequence in its queue is its offset.
 
-Law: a message is acknowledged after the table has it, and never before. When a run ends, however it ends, the messages that
-it did not commit return to their queue. A message that is delivered again is dropped if its sequence is below the table's
-offset. A message that cannot be consumed is moved to `<prefix>.quarantine` with the reason, and acknowledged afterwards.
+Law: a message is acknowledged only after the table has it. When a run ends or dies, the messages that it did not commit
+return to their queue. A message that is delivered again is dropped if its sequence is below the table's offset. A message
+that cannot be consumed is moved to `<prefix>.quarantine` with the reason, and then acknowledged.
 
-Law: only the table keeps the offset of a queue. The end of a queue is that offset plus the messages in the queue. If a
+Law: only the table stores the offset of a queue. The end of a queue is that offset plus the messages in the queue. If a
 sequence is missing, the partition waits for it and reports that.
 """
 
@@ -41,7 +41,7 @@ class QueueSource(NumberedSource):
     _strays: list[Stray] = field(default_factory=list)
 
     kind: ClassVar[Mapping[str, object]] = SINGLE
-    telling: ClassVar[tuple[str, ...]] = (*SINGLE,)
+    decisive: ClassVar[tuple[str, ...]] = (*SINGLE,)
 
     def _find_place(self, link: Link) -> str:
         """See `NumberedSource`. A quarantine that rota did not make counts as a queue that rota cannot read."""
@@ -54,15 +54,15 @@ class QueueSource(NumberedSource):
     def _explain_quarantine(self, queue: str, why: str) -> str:
         """Return what is wrong with a quarantine that rota did not make; `why` is the broker's text."""
         return (
-            f"{queue} was not made by rota ({why}), and could lose the messages that are set aside there. Once it is empty, "
-            f"delete it: rota makes it anew"
+            f"{queue} was not made by rota ({why}), and could lose the messages that rota moves there. Once it is empty, "
+            f"delete it: rota makes it again"
         )
 
     def _explain_kind(self, queue: str, why: str) -> str:
         return (
-            f"{queue} was made without x-single-active-consumer ({why}): the broker gives it to several at a time, and the "
-            f"order of its messages is lost. Once it is empty: delete it, and start a rota.rabbitmq.Publisher, which makes "
-            f"it anew"
+            f"{queue} was made without x-single-active-consumer ({why}): the broker delivers it to several consumers, and "
+            f"the order of its messages is lost. Once it is empty, delete it, and start a rota.rabbitmq.Publisher, which "
+            f"makes it again"
         )
 
     def _list_ignored(self, link: Link) -> Mapping[str, str]:
@@ -87,7 +87,7 @@ class QueueSource(NumberedSource):
         """Take messages; those that cannot be consumed go to the quarantine."""
         NumberedSource._fetch(self, starts, ranges)
         if self._link:
-            self._set_aside(self._link)
+            self._quarantine(self._link)
 
     def _read_offset(self, queue: str, tag: int, headers: Mapping[str, object], body: bytes) -> int | None:
         found = read_sequence(headers, queue)
@@ -96,7 +96,7 @@ class QueueSource(NumberedSource):
         self._strays.append(Stray(tag, queue, headers, body, found))
         return None
 
-    def _set_aside(self, link: Link) -> None:
+    def _quarantine(self, link: Link) -> None:
         with self._came:
             strays, self._strays = self._strays, []
         if not strays:
@@ -116,7 +116,7 @@ class QueueSource(NumberedSource):
         whole = inbox.came >= min(inbox.awaited, 2 * inbox.room, PREFETCH)  # the broker delivered all that it could
         behind, beyond = inbox.find_after(start) if whole else 0, inbox.read_end() - 1
         gone = f"messages {start} to {behind - 1}" if behind > start + 1 else f"message {start}"
-        rest = f"those from {behind} to {beyond} wait for it" if behind else "others have what waits there"
+        rest = f"those from {behind} to {beyond} wait for it" if behind else "other consumers hold its messages"
         return EnvironmentFailed(
             f"{queue} did not give {gone}; {rest}. The broker delivers it again once its holder disconnects; it is tried "
             f"again automatically. If it was removed (expired, purged, dead-lettered): rota skip {quote(partition)}",

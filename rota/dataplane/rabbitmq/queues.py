@@ -1,7 +1,7 @@
 """The names of the queues, and the headers of a message.
 
-A message of rota's publisher has two headers: the queue to which it was published, and its sequence there, an int64 from 0
-without holes. `<queue>.sequence` keeps the next sequence; `<prefix>.quarantine` has the messages that cannot be consumed.
+A message of rota's publisher has two headers: the queue to which it was published, and its sequence in that queue, an int64
+from 0 without holes. `<queue>.sequence` has the next sequence; `<prefix>.quarantine` has messages that cannot be consumed.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ REASON = "rota-reason"
 OFFSET = "x-stream-offset"  # set by the broker, on a message of a stream
 STREAM = {"x-queue-type": "stream"}
 SINGLE = {"x-single-active-consumer": True}
-LONGEST_NAME = 255 - len(".quarantine")  # bytes of a prefix with a number; AMQP has names of 255
+LONGEST_NAME = 255 - len(".quarantine")  # bytes of a prefix with a number; AMQP allows names of 255 bytes
 
 
 def name_sequence(queue: str) -> str:

@@ -3,9 +3,9 @@
 Law: a stream keeps its messages, in one order, until its retention deletes them. So each reader reads the same messages of a
 range, at any time. A run holds no message; an acknowledgement only lets the broker send more.
 
-Law: an offset without a message is passed over: the broker uses one offset of each segment of a stream for itself. The
-first offset of the stream, read after the messages, distinguishes it from a message that the retention deleted: each
-message from that offset on was delivered.
+Law: an offset without a message is skipped: the broker uses one offset of each segment of a stream for itself. Such an
+offset is no deleted message if the first offset of the stream, read after the messages, is not greater: each message from
+the first offset on was delivered.
 
 The end of a stream is found by reading its last chunk until no more messages arrive. It may be found too low, never too
 high.
@@ -20,14 +20,14 @@ from typing import Any, ClassVar, Literal, Self
 from rota.dataplane.ports import Consumed
 from rota.dataplane.rabbitmq.inbox import Inbox
 from rota.dataplane.rabbitmq.link import Link
-from rota.dataplane.rabbitmq.numbered_source import LONGEST, NumberedSource
+from rota.dataplane.rabbitmq.numbered_source import MAX_READING, NumberedSource
 from rota.dataplane.rabbitmq.queues import OFFSET, SINGLE, STREAM
 from rota.errors import EnvironmentFailed, RotaError, SourceChanged
 from rota.ids import quote
 from rota.ledger.values import Ranges
 
 STILL = 0.3  # seconds without a message, after which the end of a stream is reached
-AT_ONCE = 1_000  # messages that an observation asks for at a time
+PREFETCH = 1_000  # messages that the broker sends an observation before they are acknowledged
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class StreamSource(NumberedSource):
     """The streams `<prefix><key>` of pipeline `name`."""
 
     kind: ClassVar[Mapping[str, object]] = STREAM
-    telling: ClassVar[tuple[str, ...]] = (*STREAM, *SINGLE)
+    decisive: ClassVar[tuple[str, ...]] = (*STREAM, *SINGLE)
 
     def _explain_kind(self, queue: str, why: str) -> str:
         return f"{queue} is no stream ({why}). Declare it by queues(...), or make a stream under another prefix"
@@ -51,7 +51,8 @@ class StreamSource(NumberedSource):
     def _see(
         self, link: Link, partitions: Iterable[str], where: Literal["first", "last"]
     ) -> dict[str, tuple[int, int]]:
-        """Return the first and the last offset that arrive from there. An empty or absent stream is left out."""
+        """Return the first and the last offset that a consumer gets that starts there. An empty or absent stream is left
+        out."""
         seen: dict[str, tuple[int, int]] = {}
         came = Condition()
 
@@ -63,16 +64,16 @@ class StreamSource(NumberedSource):
                     seen[partition] = min(first, offset), max(last, offset)
                     came.notify_all()
                 if where == "last":
-                    link.acknowledge([tag])  # and the broker sends the next
+                    link.acknowledge([tag])  # then the broker sends the next
 
             consumers.append(link.consume(self._queue(partition), take, arguments={OFFSET: where}))
 
         consumers: list[str] = []
-        link.limit(AT_ONCE if where == "last" else 1)
+        link.limit(PREFETCH if where == "last" else 1)
         for p in partitions:
             if link.count_ready(self._queue(p)) is not None:
                 watch(p)
-        until = monotonic() + LONGEST
+        until = monotonic() + MAX_READING
         with came:
             while consumers and monotonic() < until:
                 before = dict(seen)
@@ -87,7 +88,7 @@ class StreamSource(NumberedSource):
         broken = dict(NumberedSource.find_broken(self, ranges))
         gaps = {p: self.inboxes[p].find_gap(*span) for p, span in ranges.items() if p not in broken}
         if unsure := {p: gap for p, gap in gaps.items() if gap is not None}:
-            with self._look() as link:
+            with self._connect() as link:
                 seen = self._see(link, unsure, "first")
             broken |= {
                 p: self._explain_retention(p, gap, seen[p][0] if p in seen else ranges[p][1])
@@ -98,8 +99,8 @@ class StreamSource(NumberedSource):
 
     def _explain_retention(self, partition: str, gap: int, first: int) -> RotaError:
         return SourceChanged(
-            f"{self._queue(partition)} begins at {first} and offset {gap} was asked for: its retention is over. To go on "
-            f"without: rota skip {quote(partition)}",
+            f"{self._queue(partition)} begins at {first}: the retention deleted the messages from offset {gap} on. To "
+            f"continue without them: rota skip {quote(partition)}",
             partition=partition,
             behind=first,
         )
@@ -109,13 +110,13 @@ class StreamSource(NumberedSource):
         return EnvironmentFailed(f"{queue} did not give offset {start} in time. It is tried again", partition=partition)
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
-        """See `Replays.reread`: a reader of its own, because any number may read a stream."""
+        """See `Replays.reread`: another reader of the same stream."""
         return replace(self, inboxes={}, _link=None, _came=Condition())
 
     def _find_lost(self, consumed: Consumed, ends: Mapping[str, int]) -> Mapping[str, str]:
         return {
-            p: f"{self._queue(p)} ends at {ends[p]}: the stream was made anew. Give the pipeline another name and table; "
-            f"or wait until the stream is beyond the table's offset"
+            p: f"{self._queue(p)} ends at {ends[p]}: the stream was created again. Give the pipeline another name and "
+            f"table; or wait until the stream is beyond the table's offset"
             for p in consumed.find_beyond(ends)
         }
 

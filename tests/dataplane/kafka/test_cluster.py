@@ -137,7 +137,7 @@ def test_a_partition_without_a_leader_waits_alone_with_one_line(
     waiting = events.pop("p:0")
     assert isinstance(waiting, ParkedPartition)
     assert waiting.retry_at is not None, "it is tried again by itself"
-    assert waiting.reason == f"p:0: {topic}[0] has no leader. Bring its brokers back; it is tried again by itself"
+    assert waiting.reason == f"p:0: {topic}[0] has no leader. Bring its brokers back; it is retried automatically"
     assert all(isinstance(e, CommittedBatch) for e in events.values()), events
     assert list(world.tree.parked()) == ["p:0"], "and nobody else"
     brokers.nodes[1].start()
@@ -168,7 +168,7 @@ def test_a_leader_that_is_lost_in_a_batch_is_followed_by_another_and_each_record
     mark, slow = tmp_path / "reading", make_slowly(tmp_path / "reading")
     cloudpickle.register_pickle_by_value(sys.modules[make_slowly.__module__])
     with monkeypatch.context() as patched:
-        patched.setattr(reading, "AT_ONCE", 50)
+        patched.setattr(reading, "MAX_RECORDS", 50)
         patched.setattr(reading, "ROOM", 1 << 16)
         patched.setattr(reading, "make_batch", slow)
         struck: list[Any] = []

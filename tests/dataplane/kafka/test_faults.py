@@ -84,7 +84,7 @@ def test_what_dies_while_it_gives_records_ends_the_batch(
     world = worlds.make()
     world.give("0")
     mortal.produce("orders", 0, (b'{"n": %d, "pad": "%s"}' % (n, b"x" * 2_000) for n in range(20_000)))
-    monkeypatch.setattr(reading, "AT_ONCE", 50)
+    monkeypatch.setattr(reading, "MAX_RECORDS", 50)
     monkeypatch.setattr(reading, "ROOM", 1 << 16)
     real = reading.make_batch
     mark = tmp_path / "reading"

@@ -35,7 +35,7 @@ def test_a_worker_whose_spark_is_killed_in_a_batch_is_followed_by_another(
         world.give(*KEYS)
         mark = tmp_path / "reading"
         with monkeypatch.context() as patched:
-            patched.setattr(reading, "AT_ONCE", 20)
+            patched.setattr(reading, "MAX_RECORDS", 20)
             patched.setattr(reading, "make_batch", make_slowly(mark))
             killer = threading.Thread(target=lambda: (wait_until(mark.exists), kill(server)))
             killer.start()

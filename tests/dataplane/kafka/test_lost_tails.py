@@ -69,7 +69,7 @@ def test_a_partition_that_was_cut_and_filled_again_is_parked_and_one_that_was_no
     # a topic that cannot be seen for a while parks nothing for an operator
     mortal.produce("orders", 1, number(10))
     with monkeypatch.context() as patched:
-        patched.setattr(Topic, "look", lambda _: None)
+        patched.setattr(Topic, "read_metadata", lambda _: None)
         (event,) = world.run("1")
         assert isinstance(event, ParkedPartition)
         assert event.retry_at is not None

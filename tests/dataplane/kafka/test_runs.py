@@ -61,14 +61,14 @@ def test_a_batch_looks_at_the_topic_once_to_observe_and_once_after_spark(
 ) -> None:
     """The broker got six requests a batch, and the note with the topic's id was read as often."""
     world, asked = worlds.make(2), Counter[str]()
-    look, note = Topic.look, kafka_source.read
-    monkeypatch.setattr(Topic, "look", lambda topic: (asked.update(["look"]), look(topic))[1])
+    read, note = Topic.read_metadata, kafka_source.read
+    monkeypatch.setattr(Topic, "read_metadata", lambda topic: (asked.update(["metadata"]), read(topic))[1])
     monkeypatch.setattr(kafka_source, "read", lambda *at: (asked.update(["note"]), note(*at))[1])
     world.give("0", "1")
     for batch in (1, 2):
         worlds.broker.produce(worlds.topic, 0, number(3))
         assert commit_some(world, "0", "1")["p:0"].end == 3 * batch
-        assert asked == {"look": 2 * batch, "note": 2 * batch}
+        assert asked == {"metadata": 2 * batch, "note": 2 * batch}
 
 
 def test_what_is_produced_is_in_the_table_once_and_what_is_bad_aside(worlds: Worlds) -> None:
@@ -197,7 +197,7 @@ def test_what_the_retention_took_parks_with_one_line_and_one_skip_goes_on(worlds
     parked = events["p:0"]
     assert isinstance(parked, ParkedPartition)
     assert parked.retry_at is None
-    assert "begins at 8 and offset 5 was asked for: its retention is over" in parked.reason
+    assert "begins at 8: the retention deleted the records from offset 5 on" in parked.reason
     assert isinstance(events["p:1"], CommittedBatch), "the other goes on"
     assert skip(world.tree, world.ports, "p:0") == (5, 8)
     assert commit(world, "0")["p:0"].rows == 2
@@ -233,7 +233,7 @@ def test_what_the_retention_takes_once_it_was_read_is_in_the_table(worlds: World
         assert Counter(read(world, "n")) == Counter((n,) for n in range(8))
     else:
         assert isinstance(event, ParkedPartition)
-        assert "begins at 5 and offset 0 was asked for: its retention is over" in event.reason
+        assert "begins at 5: the retention deleted the records from offset 0 on" in event.reason
 
 
 def test_a_topic_made_anew_is_noticed_before_anything_is_written(
@@ -252,9 +252,9 @@ def test_a_topic_made_anew_is_noticed_before_anything_is_written(
     for partition in ("p:0", "p:1"):
         (parked,) = (e for e in events if e.partition == partition)
         assert isinstance(parked, ParkedPartition)
-        assert "was made anew" in parked.reason
+        assert "was created again" in parked.reason
         assert "Give the pipeline another name and table" in parked.reason
-        with pytest.raises(ConfigError, match=r"was made anew.* Give the pipeline another name and table"):
+        with pytest.raises(ConfigError, match=r"was created again.* Give the pipeline another name and table"):
             skip(world.tree, world.ports, partition)
     assert len(read(world, "n")) == 3
     monkeypatch.setattr(KafkaSource, "find_broken", lambda *_: {})  # the ablation
@@ -311,7 +311,7 @@ def test_a_topic_fills_a_table_in_a_bucket(worlds: Worlds, bucket: str) -> None:
 
 
 def test_a_hot_partition_is_read_by_as_many_tasks_as_spark_has_cores(worlds: Worlds) -> None:
-    count = 3 * reading.LEAST
+    count = 3 * reading.MIN_SHARE
     world = worlds.make(2)
     worlds.broker.produce(worlds.topic, 0, number(count))
     worlds.broker.produce(worlds.topic, 1, number(5))

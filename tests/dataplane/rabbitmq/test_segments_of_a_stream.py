@@ -90,7 +90,9 @@ def test_what_the_retention_took_is_skipped_in_one_step_and_never_unseen(
         assert 155 - first.rows - event.rows > 20, "rows are lost without a report"
         return
     assert isinstance(event, ParkedPartition)
-    assert "offset 5 was asked for: its retention is over. To go on without: rota skip p:0" in event.reason
+    assert (
+        "the retention deleted the messages from offset 5 on. To continue without them: rota skip p:0" in event.reason
+    )
     assert event.retry_at is None
     start, end = skip(world.tree, world.ports, "p:0")
     assert (start, find_first(world)) == (5, end)

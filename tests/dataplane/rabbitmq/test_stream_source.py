@@ -83,7 +83,7 @@ def test_what_comes_while_a_consumer_is_cancelled_ends_no_connection(
         publisher.publish(("k", b"x" * 1_000) for _ in range(2_500))
     connection = Link(broker.url)
     if gives_back:
-        monkeypatch.setattr(link, "give_nothing_back", connection.channel.basic_reject)
+        monkeypatch.setattr(link, "reject_nothing", connection.channel.basic_reject)
     connection.limit(2_000)
     try:
         for _ in range(20):

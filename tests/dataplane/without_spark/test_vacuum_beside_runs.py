@@ -44,7 +44,7 @@ def test_ours_takes_what_is_left_behind_and_nothing_that_a_run_needs(moment: str
 def test_without_its_week_it_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delta has the same guard."""
     real = DeltaTable.vacuum
-    monkeypatch.setattr(ours, "LEAST", timedelta(0))
+    monkeypatch.setattr(ours, "MIN_RETENTION", timedelta(0))
     monkeypatch.setattr(DeltaTable, "vacuum", lambda *a, **more: real(*a, **more, enforce_retention_duration=False))
     one = Stage(tmp_path / "x")
 
