@@ -282,9 +282,7 @@ def _probe_spark(name: str, endpoint: str) -> Probe:
     if why := explain_silence(endpoint, 5):
         return Probe(name, False, f"{endpoint}: {why}", "See the worker's log; the worker restarts its Spark")
     if sent_in_clear(endpoint):
-        fix = (
-            "Put a proxy that ends TLS in front of it, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
-        )
+        fix = "Put a TLS proxy in front of it, and start the worker with --spark 'sc://HOST:443/;use_ssl=true'"
         return Probe(name, False, f"{endpoint} answers without TLS: runs send ROTA_SPARK_TOKEN in clear", fix)
     return Probe(name, True, f"{endpoint} answers")
 

@@ -1,4 +1,4 @@
-"""The verifier's own reading of a Delta log: plain JSON and Parquet, no Delta library, so that it can contradict one.
+"""The verifier's own reader of a Delta log. It reads JSON and Parquet without a Delta library, so it can contradict one.
 
 Invariant: `read` returns the files and transactions of the newest version, from a checkpoint or from JSON. A log with a
 missing version raises. A table is a folder, on a disk or in a bucket.
@@ -35,7 +35,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The newest version of a table: `files` (path below the table -> rows, None if unsaid), and the commits in order."""
+    """The newest version of a table: `files` (path below the table -> rows, None if unknown), and the commits in order."""
 
     version: int
     files: Mapping[str, int | None]
@@ -44,12 +44,12 @@ class Log:
 
 
 def exists(table: "fs.FileSystem") -> bool:
-    """Whether there is a Delta log at all."""
+    """Return whether there is a Delta log."""
     return any(VERSION.fullmatch(name) for name in _list_names(table))
 
 
 def read(table: "fs.FileSystem") -> Log:
-    """The table's newest version. Raises DataError where the log has a hole or no beginning."""
+    """Return the table's newest version. Raises DataError if the log misses a version."""
     names = _list_names(table)
     versions = sorted(int(m[1]) for name in names if (m := VERSION.fullmatch(name)))
     base, files, transactions = _checkpoint(table, names)
@@ -74,7 +74,7 @@ def read(table: "fs.FileSystem") -> Log:
 
 
 def commits(table: "fs.FileSystem", after: int = -1) -> Iterator[Commit]:
-    """The versions after `after` that are there now, in order; cheap enough to poll."""
+    """Yield the existing versions after `after`, in order; cheap enough to poll."""
     version = after + 1
     while table.get_file_info(_name(version)).is_file:
         yield _commit(table, version)
@@ -122,7 +122,7 @@ def _rows(table: "fs.FileSystem", version: int) -> Iterator[tuple[str, int | Non
 
 
 def _checkpoint(table: "fs.FileSystem", names: Iterable[str]) -> tuple[int, dict[str, int | None], dict[str, int]]:
-    """Version, files and transactions of the newest checkpoint; -1 and nothing without one."""
+    """Return version, files and transactions of the newest checkpoint; -1 and empty ones if there is none."""
     import pyarrow.parquet as pq
 
     found: dict[int, list[str]] = {}

@@ -1,7 +1,7 @@
-"""Causes the demo's faults where they could do most damage: in a batch that is being written and not yet committed.
+"""Causes the demo's faults when they could do most damage: while a batch is written and not yet committed.
 
 Law: a fault hits a run only while the run's node is in `/runs`, the folder of its newest attempt exists, and the table's log
-has no commit of that. The log is read again after the fault.
+has no commit of that attempt. The log is read again after the fault.
 """
 
 import os
@@ -17,17 +17,17 @@ from rota.errors import EnvironmentFailed
 from rota.local.page import DagsterPage, DagsterRun
 from rota.local.stack import Stack
 
-JUST_BEGUN = 0.5  # seconds: what is killed must not commit between the look and the signal
+JUST_BEGUN = 0.5  # seconds since an attempt began: it must not commit between the observation and the signal
 
 
 class KilledTooLate(EnvironmentFailed):
-    """A worker was killed, and the batch that the kill was meant for had been committed."""
+    """A worker was killed after its batch had been committed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KillFigures:
     """The kill of a worker in the middle of a batch: `seconds` until `taken_by` committed a partition of it, in `legs`:
-    expiry, tick, rebalance, second tick, launch, query; where workers decide alone expiry, claim, tick, launch, query."""
+    expiry, tick, rebalance, second tick, launch, query; if workers decide alone: expiry, claim, tick, launch, query."""
 
     worker: str
     run_id: str
@@ -50,7 +50,7 @@ class JoinFigures:
 
 @dataclass(frozen=True, slots=True)
 class ZombieFigures:
-    """A run that was frozen at `at`, overtaken, and woken at `woken`; `refused` are the partitions it could not write."""
+    """A run that was frozen at `at`, overtaken, and woken at `woken`; `refused`: the partitions that it could not write."""
 
     run_id: str
     worker: str
@@ -61,7 +61,8 @@ class ZombieFigures:
 
 
 def find_uncommitted(observer: Observer, begun: float = 3600.0) -> dict[str, RunSeen]:
-    """Attempt -> run, of the last look's runs whose newest attempt is younger than `begun` seconds and not committed."""
+    """Return attempt -> run, for the runs of the last observation whose newest attempt is younger than `begun` seconds and
+    not committed."""
     ages, found = observer.attempts(), {}
     for run in observer.runs.values():
         mine = [name for name in ages if name.startswith(f"{run.id}-")]
@@ -72,8 +73,8 @@ def find_uncommitted(observer: Observer, begun: float = 3600.0) -> dict[str, Run
 
 
 def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigures:
-    """Sends SIGKILL to the process group of a worker in the middle of a batch; waits until another committed for it. Raises
-    EnvironmentFailed, as KilledTooLate where the batch was committed first."""
+    """Send SIGKILL to the process group of a worker in the middle of a batch, and wait until another one committed for it.
+    Raises EnvironmentFailed; KilledTooLate if the batch was committed first."""
 
     def caught() -> tuple[str, RunSeen] | None:
         found = find_uncommitted(observer, JUST_BEGUN)
@@ -108,21 +109,21 @@ def kill_worker(stack: Stack, observer: Observer, page: DagsterPage) -> KillFigu
 
 
 def _find_epoch(observer: Observer, runs: Mapping[str, DagsterRun], gone: float) -> dict[str, float]:
-    """The ends of the steps until an epoch without the dead worker was published."""
+    """Return the ends of the steps until an epoch without the dead worker was published."""
     epoch = next((t for _, t in sorted(observer.epochs.items()) if t >= gone), gone)
     rebalance = max((r.created for r in runs.values() if "rebalance" in r.job and r.created <= epoch), default=gone)
     return {"expiry": gone, "tick": rebalance, "rebalance": epoch}
 
 
 def _measure_legs(at: float, ends: Mapping[str, float]) -> dict[str, float]:
-    """The seconds of each step, given its end. Their sum is the whole. A run that was there before takes the partition over
-    without a launch: those ends lie before the ones that precede them."""
+    """Return the seconds of each step, given its end; their sum is the whole. If a running run takes the partition over
+    without a launch, the end of the launch is before the end of the step before it, and counts 0 s."""
     marks = list(accumulate([at, *ends.values()], max))
     return {name: b - a for name, a, b in zip(ends, marks[:-1], marks[1:], strict=True)}
 
 
 def wait_for_join(observer: Observer, worker: str) -> JoinFigures:
-    """Waits until a worker that was started before is live and commits. Raises EnvironmentFailed."""
+    """Wait until a worker that was started before is live and commits. Raises EnvironmentFailed."""
     observer.wait_until(lambda: worker in observer.workers(), GIVEN_UP, f"{worker} to be live")
     live = max(at for incarnation, at in observer.live.items() if incarnation.startswith(f"{worker}@"))
 
@@ -146,7 +147,7 @@ class FrozenRun:
 
 
 def freeze_run(observer: Observer, page: DagsterPage, feed: Callable[[], None]) -> FrozenRun:
-    """Sends SIGSTOP to the process of a run in the middle of a batch; a run that committed meanwhile goes on.
+    """Send SIGSTOP to the process of a run in the middle of a batch; a run that committed meanwhile is continued.
 
     `feed` is called while there is no run: it lands files for the next one. Raises EnvironmentFailed."""
     pids: dict[str, int] = {}
@@ -154,7 +155,7 @@ def freeze_run(observer: Observer, page: DagsterPage, feed: Callable[[], None]) 
     def held() -> FrozenRun | None:
         if not observer.runs:
             feed()
-        for run in observer.runs.values():  # asked early: a batch is short
+        for run in observer.runs.values():  # read the pid early, because a batch is short
             if run.id not in pids and (pid := page.find_pid(run.id)):
                 pids[run.id] = pid
         caught = [(attempt, run) for attempt, run in find_uncommitted(observer).items() if run.id in pids]
@@ -173,7 +174,7 @@ def freeze_run(observer: Observer, page: DagsterPage, feed: Callable[[], None]) 
 
 
 def wake_run(observer: Observer, frozen: FrozenRun, partition: str) -> ZombieFigures:
-    """Waits until another run committed `partition` of the frozen run, wakes the frozen run, waits until its write is
+    """Wait until another run committed `partition` of the frozen run, wake the frozen run, and wait until its write is
     refused. Raises EnvironmentFailed."""
 
     def overtaken() -> CommitSeen | None:

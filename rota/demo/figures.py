@@ -1,7 +1,7 @@
-"""The demo's figures: what is printed at the end, and the laws that decide its exit code.
+"""The demo's figures, which it prints at the end, and the laws that decide its exit code.
 
-Law: no law is broken if and only if nothing was lost or doubled, every fault struck and was survived, and every commit
-came from a run that a sensor launched.
+Law: no law is broken if and only if no row was lost or doubled, every fault was caused, and every commit came from a run
+that a sensor launched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class Launches:
     commits: int
     runs: int
     by_sensor: int
-    foreign: tuple[str, ...]  # run ids of commits that no sensor launched, or that Dagster does not know
+    foreign: tuple[str, ...]  # ids of committing runs that no sensor launched, or that Dagster's storage does not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Figures:
     picture: str
 
     def find_broken_laws(self) -> tuple[str, ...]:
-        """A line for each law that does not hold; empty if the demo is a success."""
+        """Return a line for each broken law; empty if the demo succeeded."""
         v = self.verdict
         laws = [
             (
@@ -67,11 +67,11 @@ class Figures:
                 f"rows read {v.rows_landed:,} are not rows written {v.rows_written:,}",
             ),
             (v.missing == 0, f"{v.missing:,} rows are missing"),
-            (v.duplicates == 0, f"{v.duplicates:,} rows stand twice"),
+            (v.duplicates == 0, f"{v.duplicates:,} rows are duplicates"),
             (v.gaps == v.overlaps == 0, f"{v.gaps} offsets have no commit, {v.overlaps} have two"),
             (v.unreadable == 0, f"{v.unreadable} files of the table cannot be read"),
             (v.quarantined == 0, f"{v.quarantined:,} rows are in quarantine"),
-            (v.right, "the verifier is not content"),
+            (v.right, "the verifier found a difference"),
             (not self.launches.foreign, f"commits of runs that no sensor launched: {', '.join(self.launches.foreign)}"),
             (self.launches.commits > 0, "nothing was committed"),
             (not self.faults or self.killed is not None, "no worker was killed"),
@@ -81,7 +81,7 @@ class Figures:
         return tuple(text for holds, text in laws if not holds)
 
     def as_json(self) -> dict[str, Any]:
-        """The figures under the names that docs/protocol.md lists."""
+        """Return the figures under the names that docs/protocol.md lists."""
         v = self.verdict
         return {
             "protocol": self.protocol,
@@ -116,14 +116,14 @@ class Figures:
 
 
 def read_launches(commits: Sequence[CommitSeen], runs: Mapping[str, DagsterRun]) -> Launches:
-    """Count the commits' runs by what launched them: a sensor, or anything else (foreign)."""
+    """Count the runs of the commits that a sensor launched; the others are `foreign`."""
     ids = {c.run_id for c in commits}
     by_sensor = {i for i in ids if i in runs and runs[i].sensor}
     return Launches(len(commits), len(ids), len(by_sensor), tuple(sorted(ids - by_sensor)))
 
 
 def read_epochs(tree: GroupState) -> tuple[EpochFigures, ...]:
-    """The figures of each epoch, from its audit record."""
+    """Return the figures of each epoch, from its audit record."""
     return tuple(
         EpochFigures(
             epoch=e.epoch,

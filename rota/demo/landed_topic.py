@@ -1,4 +1,4 @@
-"""What a plain consumer of Kafka finds in a topic, for the verifier: nothing of rota's own reader is in it."""
+"""Reads a topic by a plain Kafka consumer, for the verifier, without rota's own reader."""
 
 import io
 import uuid
@@ -20,7 +20,7 @@ class LandedTopic:
     header: bytes
 
     def read(self, pipeline: str, options: pcsv.ConvertOptions) -> tuple[pa.Table, Counter[str]]:
-        """All records with `_partition` and `_offset`, and how many offsets each partition has. Raises OSError."""
+        """Return all records with `_partition` and `_offset`, and the number of offsets per partition. Raises OSError."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         consumer = Consumer(
@@ -32,7 +32,7 @@ class LandedTopic:
             consumer.assign([TopicPartition(self.topic, n, 0) for n in left])
             while left:
                 if (one := consumer.poll(SILENT)) is None:
-                    raise OSError(f"Kafka at {self.servers} said nothing for {SILENT:g} s")
+                    raise OSError(f"Kafka at {self.servers} did not answer for {SILENT:g} s")
                 partition = f"{pipeline}:{one.partition()}"
                 if one.error() is None:
                     lines.append(one.value())

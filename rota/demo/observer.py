@@ -1,6 +1,7 @@
 """Observes a group from outside: live workers, epochs, runs and the commits in the table's log, each with its time.
 
-Law: it only reads. A time is this process's wall clock at the first look that showed the thing; looks are 0.2 s apart.
+Law: it only reads. A commit has the time of the table's log. All other times are the wall clock of the first observation
+that found the thing.
 """
 
 import time
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 T = TypeVar("T")
-PAUSE = 0.2  # seconds between two looks; on a small machine looking is taken from what is looked at
-GIVEN_UP = 300.0  # seconds that anything may take before the demo is given up: many times what it takes
+POLL_INTERVAL = 0.2  # seconds between two observations; on a small machine they slow the observed processes
+GIVEN_UP = 300.0  # seconds after which the demo fails; each wait takes a fraction of that
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,13 @@ class RunSeen:
 
     @property
     def worker(self) -> str:
-        """The worker it works for."""
+        """Return its worker."""
         return self.incarnation.partition("@")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class CommitSeen:
-    """A version of the table that holds rows: whose they are and when it appeared."""
+    """A version of the table with rows: its run, its attempt, and when it was committed."""
 
     version: int
     at: float
@@ -52,10 +53,10 @@ class CommitSeen:
 
 @dataclass(slots=True)
 class Observer:
-    """Everything seen so far. `observe` adds what is new; `wait_until` observes until something is true."""
+    """The results of all observations. `observe` adds one; `wait_until` observes until a condition is true."""
 
     tree: GroupState
-    main: "fs.FileSystem"  # what is below the folder of the table
+    main: "fs.FileSystem"  # the folder of the table
     check: Callable[[], None] = lambda: None  # called at each observation; raises if a process of the demo ended
     live: dict[str, float] = field(default_factory=dict)  # incarnation -> since
     gone: dict[str, float] = field(default_factory=dict)
@@ -70,17 +71,17 @@ class Observer:
     @classmethod
     @contextmanager
     def connect_to(cls, hosts: str, main: "fs.FileSystem", check: Callable[[], None]) -> "Iterator[Observer]":
-        """An observer of group `default` at these hosts, over a connection of its own, and of the log of the table `main`.
+        """Yield an observer of group `default` at these hosts, with its own connection, and of the log of the table `main`.
         `check` is called at each observation."""
         with connect(hosts, 10.0) as store:
             yield cls(GroupState(store, "default"), main, check)
 
     def observe(self) -> None:
-        """Reads everything once. Raises what `check` raises, and CoordinationError."""
+        """Read everything once. Raises the errors of `check`, and CoordinationError."""
         self.check()
         now = time.time()
         if not self.tree.exists():
-            return  # the group's membership sensor has not founded it yet
+            return  # the membership sensor has not founded the group yet
         there = {live.incarnation for live in self.tree.live()}
         for incarnation in there - self.live.keys():
             self.live[incarnation] = now
@@ -98,7 +99,8 @@ class Observer:
                 self.commits.append(CommitSeen(commit.version, commit.at, whose, attempt, covered))
 
     def wait_until(self, what: Callable[[], T | None], timeout: float, waiting_for: str) -> T:
-        """The first true value of `what()`. Raises EnvironmentFailed, which names `waiting_for`, after `timeout` seconds."""
+        """Observe until `what()` is true, and return its value. Raises EnvironmentFailed with `waiting_for` after `timeout`
+        seconds."""
         deadline = time.monotonic() + timeout
         while True:
             self.observe()
@@ -106,30 +108,30 @@ class Observer:
                 return value
             if time.monotonic() > deadline:
                 raise EnvironmentFailed(f"Waited {timeout:g} s for {waiting_for}")
-            time.sleep(PAUSE)
+            time.sleep(POLL_INTERVAL)
 
     def owners(self) -> dict[str, str | None]:
-        """Partition -> the incarnation in its own record."""
+        """Return partition -> the incarnation in its own record."""
         return {p: own.incarnation for p, own in self.tree.owned().items()}
 
     def holdings(self) -> Counter[str]:
-        """Worker -> how many partitions its own records name."""
+        """Return worker -> the number of own records that name it."""
         return Counter(owner.partition("@")[0] for owner in self.owners().values() if owner)
 
     def refusals(self) -> tuple[Refusal, ...]:
-        """The writes that were refused."""
+        """Return the refused writes."""
         return self.tree.refusals().ring
 
     def find_refused(self, run_id: str) -> set[str]:
-        """The partitions of which a write of this run was refused."""
+        """Return the partitions with a refused write of this run."""
         return {r.partition for r in self.refusals() if r.run_id == run_id}
 
     def workers(self) -> set[str]:
-        """The workers that are live now."""
+        """Return the workers that are live now."""
         return {i.partition("@")[0] for i in self.live.keys() - self.gone.keys()}
 
     def offsets(self) -> dict[str, int]:
-        """How far each partition got, by the table's log."""
+        """Return partition -> its next offset, by the table's log."""
         ends: dict[str, int] = {}
         for commit in self.commits:
             for partition, (_, end) in commit.ranges.items():
@@ -137,15 +139,15 @@ class Observer:
         return ends
 
     def count_consumed(self) -> int:
-        """How many files the table's log covers."""
+        """Return the number of offsets that the table's log covers."""
         return sum(self.offsets().values())
 
     def has_committed(self, attempt: str) -> bool:
-        """Whether the commit of this attempt is in the table."""
+        """Return whether the table has the commit of this attempt."""
         return any(c.attempt == attempt for c in self.commits)
 
     def attempts(self) -> dict[str, float]:
-        """Attempt folder -> for how many seconds this observer has known it."""
+        """Return attempt folder -> the seconds since it was first observed."""
         from pyarrow import fs
 
         now = time.time()

@@ -1,6 +1,6 @@
-"""The demo step by step: start, land files, cause faults, wait until everything that landed is in the table.
+"""The demo step by step: start, land files, cause faults, wait until each landed file is in the table.
 
-Law: it only lands files, starts processes, sends signals and pins a partition. What follows is the work of the group.
+Law: it only lands files, starts processes, sends signals and pins a partition. The group does all other work.
 """
 
 import time
@@ -29,7 +29,7 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class Scenario:
-    """One performance of the demo. Its fields are what the figures are made of; `stages` are seconds."""
+    """One run of the demo. The figures are made from its fields; `stages` are seconds."""
 
     stack: Stack
     landing: FlightsFolder | FlightsTopic
@@ -45,7 +45,7 @@ class Scenario:
     _mark: float = field(default_factory=time.monotonic)
 
     def start(self, workers: int) -> None:
-        """Waits until every worker is live, Dagster's page answers and January, which landed before, is in the table."""
+        """Land January, and wait until every worker is live, Dagster's page answers, and January is in the table."""
         self.land(1)
         names = {f"w{i + 1}" for i in range(workers)}
         seen: set[str] = set()
@@ -64,7 +64,7 @@ class Scenario:
         self.note_stage("first batches")
 
     def cause_faults(self) -> None:
-        """Kills a worker; lets another join; freezes a run, pins one of its partitions to another worker, wakes the run."""
+        """Kill a worker; start another; freeze a run, pin one of its partitions to another worker, and wake the run."""
         self.land(2, 3, 4)
         self.killed = k = self.kill_in_batch()
         self.say(f"{k.worker} killed in the middle of a batch; {k.taken_by} committed for it after {k.seconds:.1f} s")
@@ -82,8 +82,8 @@ class Scenario:
         self.note_stage("zombie")
 
     def kill_in_batch(self) -> KillFigures:
-        """Kills a worker in the middle of a batch. Where the batch was faster than the kill another worker joins, another
-        month lands, and it tries again. Raises KilledTooLate after the last month."""
+        """Kill a worker in the middle of a batch. If the batch was faster than the kill, start another worker, land another
+        month, and try again. Raises KilledTooLate after the last month."""
         while True:
             try:
                 return kill_worker(self.stack, self.observer, self.page)
@@ -95,7 +95,7 @@ class Scenario:
             self.land(self.month + 1)
 
     def add_worker(self) -> str:
-        """Starts one more worker and waits until it has its share; returns its name."""
+        """Start one more worker, wait until it owns partitions, and return its name."""
         joiner = f"w{len(self.observer.live) + 1}"
         self.stack.start_worker(joiner)
         self.observer.wait_until(lambda: self.observer.holdings()[joiner], GIVEN_UP, f"{joiner} to get its share")
@@ -103,26 +103,26 @@ class Scenario:
         return joiner
 
     def land_next_month(self) -> None:
-        """Lands one more month if all that landed before is in the table."""
+        """Land one more month if all earlier months are in the table."""
         if self.observer.count_consumed() >= self.landed and (left := [m for m in MONTHS if m > self.month]):
             self.land(left[0])
 
     def pin_elsewhere(self, run: RunSeen) -> tuple[str, str]:
-        """Pins a partition of the run to another worker, as `rota pin` does; returns the partition and that worker."""
+        """Pin a partition of the run to another worker, as `rota pin` does. Return the partition and that worker."""
         counts = self.observer.holdings()
         taker = min((w for w in self.observer.workers() if w != run.worker), key=lambda w: (counts.get(w, 0), w))
         overrides.pin(self.observer.tree, run.partitions[0], taker)
         return run.partitions[0], taker
 
     def finish(self) -> None:
-        """Lands the rest of the year; waits until it is in the table and no run is left."""
+        """Land the rest of the year, and wait until it is in the table and no run is left."""
         self.land(*MONTHS)
         self.wait_consumed("the year", GIVEN_UP)
         self.observer.wait_until(lambda: not self.observer.runs, GIVEN_UP, "the last runs to end")
         self.note_stage("rest of the year")
 
     def land(self, *months: int) -> None:
-        """Makes the files of the months visible."""
+        """Make the files of the months visible."""
         fresh = self.landing.land(months)
         self.month = max(self.month, *months)
         self.landed += fresh.offsets
@@ -130,13 +130,13 @@ class Scenario:
             self.say(fresh.describe())
 
     def wait_consumed(self, what: str, timeout: float) -> None:
-        """Waits until the table's log covers every landed file. Raises EnvironmentFailed after `timeout` seconds."""
+        """Wait until the table's log covers each landed offset. Raises EnvironmentFailed after `timeout` seconds."""
         self.observer.wait_until(
             lambda: self.observer.count_consumed() >= self.landed, timeout, f"{what} to be consumed"
         )
         self.say(f"{what} is in the table: {self.observer.count_consumed()} {self.landing.unit}")
 
     def note_stage(self, stage: str) -> None:
-        """Notes the seconds since the last stage ended."""
+        """Store the seconds since the last stage ended."""
         now = time.monotonic()
         self.stages[stage], self._mark = now - self._mark, now

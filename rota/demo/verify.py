@@ -1,4 +1,4 @@
-"""The verifier: what landed, row by row, against what the table holds, read with pyarrow and nothing else.
+"""The verifier: compares the landed rows with the table's rows, and reads both only with pyarrow.
 
 Invariant: the verdict is right only if the table has each landed row exactly as often as it landed, under the partition and
 the offset of its file. The offset ranges in the table's log must follow each other from 0 to the last file, without a gap or
@@ -26,7 +26,7 @@ SHOWN = 20  # lines of detail in a verdict
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found. `missing` and `duplicates` count rows, `gaps` and `overlaps` offsets, all the rest what they say."""
+    """The result. `missing`, `duplicates` and `quarantined` count rows; `gaps` and `overlaps` count offsets."""
 
     partitions: int
     files_landed: int
@@ -46,14 +46,14 @@ class Verdict:
 
     @property
     def right(self) -> bool:
-        """Nothing lost, nothing doubled, nothing put aside, and everything that landed was consumed."""
+        """Return whether no row was lost, doubled or quarantined, and each landed row was consumed."""
         wrong = self.missing, self.duplicates, self.gaps, self.overlaps, self.unreadable, self.quarantined
         return not any(wrong) and self.rows_landed == self.rows_written > 0
 
 
 @dataclass(frozen=True, slots=True)
 class LandedFile:
-    """A landed file and where it belongs: the offset is its ordinal in the index, None where the index has it not."""
+    """A landed file. `offset` is its ordinal in the index; None if the index does not have it."""
 
     path: str
     partition: str
@@ -61,7 +61,7 @@ class LandedFile:
 
 
 def verify(landing: fs.FileSystem | LandedTopic, table: fs.FileSystem, pipeline: str, null: str = "NA") -> Verdict:
-    """Compares the CSV files below `landing`, or the lines of a topic, with `main`, `index` and `quarantine` below `table`;
+    """Compare the CSV files below `landing`, or the lines of a topic, with `main`, `index` and `quarantine` below `table`;
     `null` is null in CSV."""
     details: list[str] = []
     main = open_below(table, "main")
@@ -97,13 +97,13 @@ def verify(landing: fs.FileSystem | LandedTopic, table: fs.FileSystem, pipeline:
 
 
 def ranges(commit: deltalog.Commit) -> dict[str, tuple[int, int]]:
-    """The offset range of each partition that this version committed; empty for a claim or an upkeep commit."""
-    said = commit.info.get("rota.ranges")
-    return {p: (int(a), int(b)) for p, (a, b) in json.loads(said).items()} if said else {}
+    """Return the offset range of each partition that this version committed; empty for a claim or a maintenance."""
+    text = commit.info.get("rota.ranges")
+    return {p: (int(a), int(b)) for p, (a, b) in json.loads(text).items()} if text else {}
 
 
 def _landed(landing: fs.FileSystem, index: fs.FileSystem, pipeline: str) -> list[LandedFile]:
-    """Every visible file, with the ordinal that the index gave it."""
+    """Return every visible file, with its ordinal in the index."""
     ordinals: dict[str, int] = {}
     if deltalog.exists(index):
         for file in sorted(deltalog.read(index).files):
@@ -127,14 +127,14 @@ def _read(folder: fs.FileSystem, path: str) -> pa.Table:
 
 
 def _written(folder: fs.FileSystem, log: deltalog.Log, details: list[str]) -> tuple[pa.Table, int]:
-    """The rows of every file that the newest version names, and how many of these files cannot be read."""
+    """Return the rows of every file that the newest version names, and how many of these files cannot be read."""
     parts, unreadable = [], 0
-    for path, said in sorted(log.files.items()):
+    for path, count in sorted(log.files.items()):
         try:
             parts.append(_read(folder, path))
         except (OSError, pa.ArrowInvalid) as error:
             unreadable += 1
-            details.append(f"{path} is in the table and cannot be read ({type(error).__name__}): {said} rows")
+            details.append(f"{path} is in the table and cannot be read ({type(error).__name__}): {count} rows")
     if not parts:
         return pa.table({PARTITION: pa.array([], pa.string())}), unreadable
     whole = pa.concat_tables(parts, promote_options="default")  # Spark writes "never null" where delta-rs does not
@@ -144,7 +144,7 @@ def _written(folder: fs.FileSystem, log: deltalog.Log, details: list[str]) -> tu
 def _expected(
     landing: fs.FileSystem, landed: list[LandedFile], options: pcsv.ConvertOptions, details: list[str]
 ) -> pa.Table:
-    """What the table should hold: each landed row with its file's partition and offset, in the table's own types."""
+    """Return the rows that the table should have, in its types: each landed row, with its file's partition and offset."""
     parts = []
     for file in landed:
         if file.offset is None:
@@ -157,7 +157,7 @@ def _expected(
 
 
 def _compared(expected: pa.Table, written: pa.Table, details: list[str]) -> tuple[int, int]:
-    """Rows missing and rows too many, as multisets over all columns that landed, partition and offset among them."""
+    """Count the missing and the surplus rows, as multisets over all landed columns, with partition and offset."""
     if not written.num_rows or not expected.num_rows:
         return expected.num_rows, written.num_rows
     columns = [c for c in expected.column_names if c in written.column_names]
@@ -181,7 +181,7 @@ def _signed(rows: pa.Table, sign: int) -> pa.Table:
 
 
 def _ranges(log: deltalog.Log, files: Mapping[str, int], details: list[str]) -> tuple[int, int]:
-    """Offsets that no range covers below each partition's number of files, and offsets that two ranges cover."""
+    """Count the offsets below each partition's number of files that no range covers, and those that two ranges cover."""
     covered: dict[str, Counter[int]] = {partition: Counter() for partition in files}
     for commit in log.commits:
         for partition, (start, end) in ranges(commit).items():
@@ -197,7 +197,7 @@ def _ranges(log: deltalog.Log, files: Mapping[str, int], details: list[str]) -> 
 
 
 def _orphans(folder: fs.FileSystem, log: deltalog.Log) -> list[fs.FileInfo]:
-    """Parquet files below the table that neither the newest version nor an earlier one names."""
+    """Return the Parquet files below the table that neither the newest version nor an earlier one names."""
     named = set(log.files) | {path for commit in log.commits for path in (*commit.added, *commit.removed)}
     found = (one for one in _list_files(folder, "parquet") if deltalog.LOG not in one.path.split("/"))
     return [one for one in found if one.path not in named]

@@ -1,4 +1,4 @@
-"""Rota's processes on one machine, for `rota up` and `rota demo`: ZooKeeper, workers, Dagster, and some data for them.
+"""Starts rota's processes on one machine, for `rota up` and `rota demo`: ZooKeeper, workers and Dagster, with some data.
 
-Law: nothing here decides, consumes or commits, and it imports neither Dagster nor the data plane.
+Law: the package decides, consumes and commits nothing, and imports neither Dagster nor the data plane.
 """

@@ -1,5 +1,5 @@
-"""A server of S3 over a folder, on loopback: versitygw. Of concurrent conditional puts it accepts one. It logs its requests,
-so that tests and benchmarks count them.
+"""An S3 server over a folder, on loopback: versitygw. It accepts one of several concurrent conditional puts. Tests and
+benchmarks count requests in its log.
 
 Invariant: the server ends with this process at the latest.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROGRAM = "versitygw"
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "rota-local-access", "AWS_SECRET_ACCESS_KEY": "rota-local-secret-4711"}
 REGION = "us-east-1"
-ANSWERING = 60.0  # seconds until it answers; it takes a tenth of one
+ANSWERING = 60.0  # seconds in which it must answer; usually it takes 0.1 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class BucketServer:
         }
 
     def make_bucket(self, name: str = "") -> str:
-        """Make a bucket, unless there is one of this name; without a name, a new one. (The server takes a folder for one.)
+        """Make a bucket, unless it exists; without a name, a new one. (To the server, a bucket is a folder.)
 
         Returns:
             The name of the bucket.
@@ -74,14 +74,14 @@ class BucketServer:
         return fs.SubTreeFileSystem(location.removeprefix("s3://"), files)
 
     def count_requests(self) -> int:
-        """The number of requests that the server answered."""
+        """Return the number of requests that the server answered."""
         return len(self.log.read_bytes().splitlines()) if self.log.exists() else 0
 
     def list_requests(self, since: int = 0) -> list[str]:
-        """Operation and key of each answered request, from number `since` on."""
+        """Return operation and key of each answered request, from number `since` on."""
         lines = self.log.read_text().splitlines()[since:] if self.log.exists() else []
         words = (line.split() for line in lines)
-        return [f"{each[7]} {each[8]}" for each in words if len(each) > 8]  # the last line may not be whole yet
+        return [f"{each[7]} {each[8]}" for each in words if len(each) > 8]  # the last line may be incomplete
 
 
 def find_program() -> str:
@@ -105,11 +105,11 @@ def serve_buckets(folder: Path, *more: str) -> Iterator[BucketServer]:
         ConfigError: the program is not installed.
         EnvironmentFailed: the server does not answer.
     """
-    folder = folder.resolve()  # the program goes into its data, and opens the log from there
+    folder = folder.resolve()  # the working directory of the program is its data folder
     port, data, log = free_port(), folder / "data", folder / "requests.log"
     root = ["--access", CREDENTIALS["AWS_ACCESS_KEY_ID"], "--secret", CREDENTIALS["AWS_SECRET_ACCESS_KEY"]]
     command = [find_program(), "--port", f"127.0.0.1:{port}", *root, "--quiet", "--access-log", str(log), *more]
-    data.mkdir(parents=True, exist_ok=True)  # of a stack that ran before
+    data.mkdir(parents=True, exist_ok=True)  # an earlier stack may have made it
     server = Child(PROGRAM, [*command, "posix", str(data)], folder / "out", os.environ, signal.SIGTERM)
     try:
         until = time.monotonic() + ANSWERING

@@ -1,7 +1,7 @@
-"""One child process that never outlives its parent, and its end.
+"""A child process that never outlives its parent.
 
-Laws: a child that is ended leaves no process of its group and no descendant behind, also one stopped by SIGSTOP. If the
-parent dies, the kernel (Linux) kills the child; one that must end others first gets `orphaned` instead.
+Laws: `end` leaves no process of the child's group and no descendant, even if the child was stopped by SIGSTOP. If the parent
+dies, the kernel (Linux) sends the child `orphaned`: SIGKILL, unless the child must end other processes first.
 """
 
 import os
@@ -43,49 +43,51 @@ class Child:
             )
 
     def start_again(self) -> "Child":
-        """A new child of the same name, command and log."""
+        """Start a new child with the same name, command and log, and return it."""
         return Child(self.name, *self._made)
 
     @property
     def running(self) -> bool:
-        """Whether the process has not ended."""
+        """Return whether the process has not ended."""
         return self.process.poll() is None
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Sends the signal to every process of the group."""
+        """Send the signal to every process of the group."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
     def kill_below(self) -> None:
-        """Sends SIGKILL to the processes that this one started."""
+        """Send SIGKILL to the processes that this one started."""
         with suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self.process.pid).children():
                 process.kill()
 
     def describe_end(self) -> str:
-        """How the process ended, in words."""
+        """Return how the process ended, in words."""
         code = self.process.poll()
         return "is running" if code is None else explain_exit(code)
 
     def read_log_end(self, lines: int = 3) -> str:
-        """The last lines of the log, as one line."""
+        """Return the last lines of the log, as one line."""
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-lines:])
 
     def ask_to_end(self) -> None:
-        """Asks the process to end and does not wait for it."""
+        """Request the end of the process, and do not wait for it."""
         if self.running:
             self.signal_group(signal.SIGCONT)
             self.process.send_signal(self._stop)
 
     def end(self, patience: float) -> None:
-        """Asks the process to end, waits up to `patience` seconds, then kills its group and all its descendants."""
+        """Request the end of the process, wait up to `patience` seconds, then kill its group and all its descendants."""
         descendants = self._list_descendants()
         self.ask_to_end()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(patience)
         self.signal_group(signal.SIGKILL)
         for process in descendants:
-            with suppress(psutil.NoSuchProcess):  # psutil compares start times: a pid used again is not hit
+            with suppress(
+                psutil.NoSuchProcess
+            ):  # psutil compares start times, so it kills no other process with that pid
                 process.kill()
         self.process.wait(10)
 

@@ -1,13 +1,12 @@
-"""A standalone cluster of Spark on loopback, out of PySpark's own jars.
+"""A standalone Spark cluster on loopback, from PySpark's own jars.
 
 Laws:
-1. A process of it ends with its parent, however that ends: the kernel kills the master and the Spark workers, and an
-   executor ends with its Spark worker.
-2. It inherits nothing of this process but where Java and the system's programs are, and what it is given as `environ`. An
-   executor works in a folder of its own, below that of its Spark worker; neither a checkout nor PYTHONPATH is to be seen
-   from there.
-3. A master that is started again has its former address and knows what the one before knew, as Spark's recovery by a folder
-   has it; Spark workers and applications find it there.
+1. Each process ends with its parent: the kernel kills the master and the Spark workers, and an executor ends with its Spark
+   worker.
+2. The cluster inherits from this process only the paths of Java and of the system's programs, and `environ`. An executor
+   works in a folder below that of its Spark worker, without a checkout or PYTHONPATH.
+3. A restarted master has its former address and the state of the former master, by Spark's recovery from a folder. Spark
+   workers and applications connect to it again.
 """
 
 import os
@@ -31,16 +30,16 @@ from rota.machine import free_port, is_listening
 STARTING = 120.0  # seconds for a master or a Spark worker
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
-MEMORY = "4g"  # that a Spark worker has for executors
-# They start sooner; with the archive of `rota prepare` the cluster is up for 9 CPU seconds instead of 15.
-SOON = join_options((*LIGHT, *use_archive("spark")))
-SMALL = {  # of an application on it
+MEMORY = "4g"  # of a Spark worker, for executors
+# With the archive of `rota prepare` the cluster takes 9 CPU seconds to start instead of 15.
+QUICK_START = join_options((*LIGHT, *use_archive("spark")))
+SMALL = {  # settings of an application
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "600m",
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": SOON,
+    "spark.executor.extraJavaOptions": QUICK_START,
 }
-# A Python with what is installed, and without what its `.pth` files name: among that is a checkout of rota's developers.
+# A Python with the installed packages, but without `.pth` files, one of which may name a checkout of rota.
 PACKAGES_ALONE = f'PYTHONPATH="$PYTHONPATH:{get_path("purelib")}" exec {sys.executable} -S "$@"'
 
 
@@ -61,7 +60,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
 
     @property
     def url(self) -> str:
-        """The `--master` of a worker."""
+        """Return the `--master` of a worker."""
         return f"spark://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "SparkCluster":
@@ -89,32 +88,32 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
         self._wait(*self._begin_worker(name))
 
     def _begin_worker(self, name: str) -> tuple[Child, Callable[[], bool]]:
-        """The Spark worker, and whether the master knows it."""
+        """Start a Spark worker. Return it, and a function: whether it has registered."""
         room = ("--cores", str(self.cores), "--memory", MEMORY, "--work-dir", str(self.folder / name / "work"))
         worker = self._start(name, WORKER, *room, "--host", "127.0.0.1", "--webui-port", "0", self.url)
         began = worker.log.stat().st_size
         return worker, lambda: b"Successfully registered" in worker.log.read_bytes()[began:]
 
     def write_python(self) -> Path:
-        """The Python for its executors, which PYSPARK_PYTHON of a worker names."""
+        """Write the Python program for executors, and return its path, for PYSPARK_PYTHON of a worker."""
         path = self.folder / "python"
         write_program(path, PACKAGES_ALONE)
         return path
 
     def find_executors(self, name: str | None = None) -> list[psutil.Process]:
-        """The executors that live, of one Spark worker or of all."""
+        """Return the live executors, of one Spark worker or of all."""
         children = [self.children[one] for one in self.names if one in self.children and name in (None, one)]
         found = [one for child in children if child.running for one in psutil.Process(child.process.pid).children(True)]
         return [one for one in found if EXECUTOR in _read_command(one)]
 
     def kill(self, name: str) -> None:
-        """kill -9 to the master or to a Spark worker alone; `start_master` or `start_worker` brings another up."""
+        """Send SIGKILL to only the master or one Spark worker; `start_master` or `start_worker` starts another."""
         child = self.children.pop(name)
         child.process.kill()
         child.process.wait()
 
     def close(self) -> None:
-        """Ends all of it."""
+        """End all processes."""
         for child in self.children.values():
             child.end(patience=0)
         self.children.clear()
@@ -132,7 +131,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(place / "local"),
             "SPARK_DAEMON_MEMORY": "192m",
-            "SPARK_DAEMON_JAVA_OPTS": " ".join([SOON, *(f"-Dspark.deploy.{k}={v}" for k, v in options.items())]),
+            "SPARK_DAEMON_JAVA_OPTS": " ".join([QUICK_START, *(f"-Dspark.deploy.{k}={v}" for k, v in options.items())]),
             **self.environ,
         }
         command = [str(find_spark_home() / "bin" / "spark-class"), program, *words]
@@ -149,7 +148,7 @@ class SparkCluster(AbstractContextManager["SparkCluster"]):
 
 
 def write_program(path: Path, line: str) -> None:
-    """Puts a program in place of what is there, at once: a line of shell."""
+    """Write a program of one line of shell, and replace an existing file atomically."""
     unseen = path.with_name(f".{path.name}")
     unseen.write_text(f"#!/bin/sh\n{line}\n")
     unseen.chmod(0o755)
@@ -157,7 +156,7 @@ def write_program(path: Path, line: str) -> None:
 
 
 def _locate_bash() -> str:
-    """Spark's scripts need it, wherever it is."""
+    """Return the folder of bash, which Spark's scripts need; empty if there is none."""
     found = shutil.which("bash")
     return str(Path(found).parent) if found else ""
 

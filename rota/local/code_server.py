@@ -15,7 +15,7 @@ from rota.errors import EnvironmentFailed
 from rota.local.dagster_services import LOCATION
 from rota.local.page import DagsterPage
 
-EVERY = 5.0  # seconds between two checks, each of which lists all processes
+CHECK_INTERVAL = 5.0  # seconds between two checks, each of which lists all processes
 RELOADS = 3  # attempts to load the code location
 
 
@@ -33,13 +33,13 @@ class CodeServer:
     ) -> None:
         self._read_pid, self._page, self._say, self._clock = read_pid, page, say, clock
         self._pid = 0  # of the code server at the last check; a restarted one loads its code itself
-        self._due, self._tries = 0.0, 0  # attempts that are left; 0 until the process was seen running
+        self._due, self._tries = 0.0, 0  # remaining attempts; 0 until the process was running at a check
 
     def poll(self) -> None:
         """Reload the code location if its process has ended."""
         if (now := self._clock()) < self._due:
             return
-        self._due = now + EVERY
+        self._due = now + CHECK_INTERVAL
         if (pid := self._read_pid()) != self._pid:
             self._pid, self._tries = pid, 0
         if is_served(pid):
@@ -51,8 +51,8 @@ class CodeServer:
             why = self._load()
             if why and not self._tries:
                 self._say(
-                    f"Dagster's code location does not load: {why}. Until it does no run starts: mend it, then reload it "
-                    f"on {self._page.address}/locations"
+                    f"Dagster's code location does not load: {why}. Until it loads, no run starts: correct it, then reload "
+                    f"it on {self._page.address}/locations"
                 )
 
     def _load(self) -> str:

@@ -1,8 +1,8 @@
 """Dagster's three processes on one machine: the code server, the page (`dagster-webserver`) and the daemon.
 
-`dagster dev` starts the same three and is not used, for two reasons. It ends all of them when one ends. And its code server
-shuts down after 45 s without a heartbeat: after a laptop's sleep it refuses launches until its last run has ended. Here each
-process is supervised by itself, and the code server outlives a pause of `PAUSE` seconds.
+`dagster dev` starts the same three, but it ends all of them when one ends, and its code server shuts down after 45 s without
+a heartbeat: after a laptop's sleep it refuses launches until its last run has ended. Here each process is restarted alone,
+and the code server shuts down after `PAUSE` seconds.
 """
 
 import socket
@@ -14,11 +14,11 @@ from pathlib import Path
 CODE, PAGE, DAEMON = "dagster-code-server", "dagster-page", "dagster-daemon"
 NAMES = (CODE, PAGE, DAEMON)  # in the order in which they start
 LOCATION = "rota"  # the name of the code location
-PAUSE = 30 * 24 * 3600  # seconds: a notebook that was closed for a month
+PAUSE = 30 * 24 * 3600  # seconds: a laptop may sleep for a month
 
-# What Dagster takes from the environment alone. Sensors wait inside their ticks; both parts of the code server (the proxy
-# and the process with the code) need threads left to launch runs meanwhile. Crashed runs, which are tried again, are looked
-# for twice a minute, not every 5 s. The last one is how long the process with the code waits for a heartbeat of the proxy.
+# Settings that Dagster reads only from the environment. While sensors wait inside their ticks, both parts of the code server
+# (the proxy and the process with the code) need free threads to launch runs. Dagster searches for crashed runs twice a
+# minute instead of every 5 s. The last setting is how long the process with the code waits for a heartbeat of the proxy.
 SETTINGS = {
     "DAGSTER_GRPC_MAX_WORKERS": "24",
     "DAGSTER_CODE_SERVER_MAX_WORKERS": "24",
@@ -53,7 +53,7 @@ def make_commands(file: Path, root: Path, home: Path, address: Path, port: int) 
 
 
 def listens(address: Path) -> bool:
-    """Whether a process listens at the socket; the code server does once it has loaded the definitions."""
+    """Return whether a process listens at the socket; the code server does once it has loaded the definitions."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         probe.connect(str(address))

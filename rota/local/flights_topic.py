@@ -1,4 +1,4 @@
-"""Puts the flights out of New York in 2013 into a topic of Kafka: a partition a carrier, a flight a line of CSV."""
+"""Produces the flights out of New York in 2013 to a Kafka topic: a partition per carrier, a record of CSV per flight."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ TOPIC = "flights"
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """What one call of `land` gave to the broker, which confirmed it; each is an offset."""
+    """The records that one call of `land` produced and the broker confirmed."""
 
     rows: int
 
     @property
     def offsets(self) -> int:
-        """How many offsets they are."""
+        """Return the number of their offsets."""
         return self.rows
 
     def describe(self) -> str:
-        """The line that `rota demo` prints."""
+        """Return the line that `rota demo` prints."""
         return f"{self.rows:,} flights were produced"
 
 
@@ -37,14 +37,14 @@ class FlightsTopic:
         self.header = b""
 
     def prepare(self) -> "FlightsTopic":
-        """Makes the topic; returns itself. Raises ConfigError without the data."""
+        """Make the topic, and return itself. Raises ConfigError without the data."""
         self.header, self._waiting = read_batches()
         self._carriers = sorted({carrier for _, carrier in self._waiting})
         self._broker.make(TOPIC, len(self._carriers))
         return self
 
     def land(self, months: Iterable[int]) -> NewRecords:
-        """Produces the flights of `months`. Those that were do not count. Raises EnvironmentFailed."""
+        """Produce the flights of `months` that were not produced before. Raises EnvironmentFailed."""
         from confluent_kafka import Producer
 
         producer, wanted, rows = Producer({"bootstrap.servers": self._broker.servers}), set(months), 0

@@ -1,7 +1,7 @@
-"""Where the processes of one machine keep their state, how a command finds them, and the checkout that they run from.
+"""The state folder of the processes on one machine, by which a command finds them, and the checkout that they run from.
 
-Laws: only a folder that rota made is ever emptied, and never while a stack runs in it. A command finds a stack only while
-that stack runs: the file with its addresses is locked until then.
+Laws: rota empties only a folder that it made, and never while a stack runs in it. A command finds a stack only while the
+stack runs and holds the lock of the file with its addresses.
 """
 
 import fcntl
@@ -17,16 +17,16 @@ from rota.errors import ConfigError
 from rota.machine import lock_file
 
 ERROR = re.compile(r"\w(?:Error|Exception)\b|\bERROR\b|timed out|Traceback", re.ASCII)
-LONGEST = 300  # characters of a line of a log
+MAX_LINE = 300  # characters of a line of a log that are quoted
 MARK = ".rota-state"  # a folder with this file may be emptied; the file is locked while a stack runs in the folder
 STATE = ".rota"  # the state folder of `rota up`, unless --state names another
-AWS = "AWS_"  # begins each variable about a bucket
+AWS = "AWS_"  # the prefix of variables about a bucket
 RUNNING = "running.json"  # the variables of the stack that runs in the folder
 
 
 @dataclass(frozen=True, slots=True)
 class StateFolder:
-    """One folder with everything that the processes keep. A user may delete it while none of them runs."""
+    """The folder with the whole state of the processes. A user may delete it while none of them runs."""
 
     root: Path
 
@@ -42,37 +42,37 @@ class StateFolder:
 
     @property
     def landing(self) -> Path:
-        """Where data lands: ROTA_LANDING."""
+        """The landing folders: ROTA_LANDING."""
         return self.root / "landing"
 
     @property
     def tables(self) -> Path:
-        """Where the tables are: ROTA_TABLES."""
+        """The tables: ROTA_TABLES."""
         return self.root / "tables"
 
     @property
     def bucket(self) -> Path:
-        """What a server of S3 keeps, where landing folders and tables are in a bucket."""
+        """The data of an S3 server, if landing folders and tables are in a bucket."""
         return self.root / "bucket"
 
     @property
     def cluster(self) -> Path:
-        """Where the processes of a cluster of Spark work."""
+        """The working folders of a Spark cluster's processes."""
         return self.root / "cluster"
 
     @property
     def logs(self) -> Path:
-        """The log files, one a process."""
+        """The log files, one for each process."""
         return self.root / "logs"
 
     def describe_logs(self) -> str:
-        """Where the logs are, and the last line of each that reads like an error."""
+        """Return where the logs are, and the last line of each that looks like an error."""
         found = []
         for log in sorted(self.logs.glob("*.log")):
             lines = [
                 " ".join(line.split()) for line in log.read_text(errors="replace").splitlines() if ERROR.search(line)
             ]
-            found += [f"{log.stem}: {lines[-1][-LONGEST:]}"] if lines else []
+            found += [f"{log.stem}: {lines[-1][-MAX_LINE:]}"] if lines else []
         return f"The logs are in {self.logs}" + (f"; their last errors: {' | '.join(found)}" if found else "")
 
     def empty(self) -> Self:
@@ -114,7 +114,7 @@ class StateFolder:
         return file
 
     def read_announced(self) -> Mapping[str, str]:
-        """The variables of the stack that runs in this folder; empty if none runs."""
+        """Return the variables of the stack that runs in this folder; empty if none runs."""
         try:
             with (self.root / RUNNING).open(encoding="utf-8") as file:
                 try:
@@ -126,7 +126,7 @@ class StateFolder:
         return {}
 
     def make(self) -> Self:
-        """Make the folders that are missing, and return itself."""
+        """Make the missing folders, and return itself."""
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / MARK).touch()
         for folder in (self.zookeeper, self.dagster, self.landing, self.tables, self.logs):
@@ -135,7 +135,7 @@ class StateFolder:
 
 
 def find_running(start: Path) -> Mapping[str, str]:
-    """The variables of the stack that `rota up` runs in the nearest `.rota`, in `start` or above; empty if none runs."""
+    """Return the variables of the stack of `rota up` in the nearest `.rota`, in `start` or above; empty if none runs."""
     for folder in (start, *start.parents):
         if (folder / STATE / MARK).is_file():
             return StateFolder(folder / STATE).read_announced()
@@ -145,8 +145,8 @@ def find_running(start: Path) -> Mapping[str, str]:
 def join_running(environ: MutableMapping[str, str], start: Path) -> None:
     """Put the variables of the running stack into `environ`, unless ROTA_ZOOKEEPER names another group's servers.
 
-    A variable that is set keeps its value. Credentials of a bucket are replaced together: those of the user are of no use
-    for the bucket of the stack.
+    A variable that is set keeps its value, except for the credentials of a bucket: those of the user are not valid for the
+    stack's bucket.
     """
     if "ROTA_ZOOKEEPER" in environ:
         return
@@ -159,7 +159,7 @@ def join_running(environ: MutableMapping[str, str], start: Path) -> None:
 
 
 def find_checkout() -> Path:
-    """The nearest folder upwards with a workspace.yaml, else the one that holds this package. Raises ConfigError."""
+    """Return the nearest folder upwards with a workspace.yaml, else the one with this package. Raises ConfigError."""
     for folder in (Path.cwd(), *Path.cwd().parents, Path(__file__).parents[2]):
         if (folder / "workspace.yaml").is_file() and (folder / "dagster_project").is_dir():
             return folder

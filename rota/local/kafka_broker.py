@@ -1,6 +1,6 @@
 """A Kafka broker on loopback, with its data in a folder: for `rota demo --source kafka`, tests and benchmarks.
 
-The first broker of a cluster is its controller as well; the others get its address. A broker ends with its process.
+The first broker of a cluster is also its controller; the others get its address. A broker ends with this process.
 """
 
 import os
@@ -40,9 +40,9 @@ class KafkaBroker:
     """A running broker on free ports. A subclass may have other `settings`.
 
     Args:
-        folder: data, settings and log; a broker started again over it has its topics.
-        more: settings beside the class's.
-        formatted: words for the storage tool, such as the users that may log in.
+        folder: data, settings and log. A new broker over the folder of an older one has its topics.
+        more: settings beside those of the class.
+        formatted: arguments of the storage tool, such as the users that may log in.
         secured: the protocol of a second listener, at `secured_servers`.
         first: the first broker of its cluster, if that is another one.
         node: its number in the cluster.
@@ -84,12 +84,12 @@ class KafkaBroker:
         self.file = folder / "server.properties"
         self.file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         cluster = f"--cluster-id={self.cluster}"  # one word: an id may begin with a dash
-        said = subprocess.run(
+        done = subprocess.run(
             [*_java(), "kafka.tools.StorageTool", "format", "--ignore-formatted", cluster, "-c", str(self.file), *formatted],
             capture_output=True, text=True, timeout=STARTING, check=False,
         )  # fmt: skip
-        if said.returncode:
-            raise EnvironmentFailed(f"Kafka's folder {folder} cannot be made: {said.stdout}{said.stderr}. See its disk")
+        if done.returncode:
+            raise EnvironmentFailed(f"Kafka's folder {folder} cannot be made: {done.stdout}{done.stderr}. See its disk")
         self.start()
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class KafkaBroker:
                 raise EnvironmentFailed(f"Kafka did not answer within {STARTING:g} s. See {self.folder / 'log'}")
 
     def answers(self) -> bool:
-        """Whether the broker lists its topics, and the cluster lists the broker."""
+        """Return whether the broker lists its topics, and the cluster lists the broker."""
         from confluent_kafka import KafkaException
 
         if not self.process.running:
@@ -128,12 +128,12 @@ class KafkaBroker:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """kill -9."""
+        """Send SIGKILL to the broker."""
         self.process.signal_group(signal.SIGKILL)
         self.process.process.wait(STARTING)
 
     def stop(self) -> None:
-        """End the broker."""
+        """End the broker in order."""
         self.process.end(5)
 
 
@@ -142,7 +142,7 @@ def _name_cluster() -> str:
 
 
 def _read_cluster(folder: Path) -> str:
-    """The id of the cluster whose data is in the folder; empty for a new folder."""
+    """Return the id of the cluster whose data is in the folder; empty for a new folder."""
     file = folder / "data" / "meta.properties"
     lines = file.read_text().splitlines() if file.exists() else []
     return next((line.partition("=")[2] for line in lines if line.startswith("cluster.id=")), "")

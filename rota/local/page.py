@@ -1,9 +1,7 @@
-"""Asks Dagster's page over GraphQL: whether it answers, for its runs, to launch a job, to load code again. Dagster is never
-imported.
+"""A client of Dagster's page over GraphQL: it reads runs and jobs, launches jobs and reloads code. It never imports Dagster.
 
-Invariants: it changes nothing but by launching jobs and loading code again. A run counts as launched by a sensor only if
-Dagster's run storage has it so. A job of rota's is found by its tag: two deployments can have jobs of one name, and one
-pipeline jobs of two names.
+Invariants: a run counts as launched by a sensor only if it has the sensor's tag in Dagster's run storage. A job of rota is
+found by its tag: two deployments can have jobs of one name, and one pipeline can have jobs of two names.
 """
 
 import json
@@ -26,7 +24,7 @@ EVENTS = """query Events($run: ID!) { logsForRun(runId: $run) {
 JOBS = """query Jobs { workspaceOrError { ... on PythonError { message } ... on Workspace { locationEntries { name
   locationOrLoadError { ... on RepositoryLocation { repositories { name pipelines { name } } } } } } } }"""
 TAGS = """query Tags($job: PipelineSelector!) { pipelineOrError(params: $job) {
-  ... on Pipeline { tags { key value } } } }"""  # of one job: for those of all, Dagster asks each code server for each
+  ... on Pipeline { tags { key value } } } }"""  # of one job: for all jobs, Dagster asks the code servers once per job
 LAUNCH = """mutation Launch($params: ExecutionParams!) { launchRun(executionParams: $params) { __typename
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on UnauthorizedError { message }
   ... on RunConfigValidationInvalid { errors { message } } } }"""
@@ -44,7 +42,7 @@ PID = re.compile(r"pid: (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class DagsterRun:
-    """A run as Dagster stored it. Times are seconds since 1970; `sensor` launched it (None: something else did)."""
+    """A run in Dagster's storage. Times are seconds since 1970; `sensor` launched it (None: no sensor did)."""
 
     id: str
     job: str
@@ -54,7 +52,7 @@ class DagsterRun:
 
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
-    """A job of rota's in a code location. `of` is its pipeline, or `rota`; `prefix` the key prefix."""
+    """A job of rota in a code location. `of` is its pipeline, or `rota`; `prefix` is the key prefix."""
 
     name: str
     location: str
@@ -67,7 +65,7 @@ class PlacedJob:
 class FoundJobs:
     """Each `<of>__<kind>` of the page at `address`, under any key prefix.
 
-    The code locations in `unloaded` are not loaded, and may have one, too."""
+    The code locations in `unloaded` are not loaded, and may also have one."""
 
     address: str
     of: str
@@ -87,13 +85,13 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DagsterPage:
-    """Dagster's page at `address`. `location` is ROTA_LOCATION: which of several deployments there is meant."""
+    """Dagster's page at `address`. `location` is ROTA_LOCATION, which chooses one of several deployments."""
 
     address: str
     location: str = ""
 
     def answers(self) -> bool:
-        """Whether the page answers."""
+        """Return whether the page answers."""
         try:
             with urllib.request.urlopen(f"{self.address}/server_info", timeout=2) as reply:
                 return bool(reply.status == 200)
@@ -101,9 +99,10 @@ class DagsterPage:
             return False
 
     def read_clock(self) -> float:
-        """The seconds since 1970 on the clock of the page's machine, from the HTTP header `Date`. Raises EnvironmentFailed.
+        """Return the seconds since 1970 on the clock of the page's machine, from the HTTP header `Date`. Raises
+        EnvironmentFailed.
 
-        What Dagster stored is compared with this clock: the clock of this machine may differ by minutes.
+        Dagster's times are compared with this clock, because the clock of this machine may differ by minutes.
         """
         try:
             with urllib.request.urlopen(f"{self.address}/server_info", timeout=20) as reply:
@@ -114,7 +113,7 @@ class DagsterPage:
             ) from error
 
     def read_runs(self) -> dict[str, DagsterRun]:
-        """Every run by id. Raises EnvironmentFailed."""
+        """Return every run by id. Raises EnvironmentFailed."""
         found: dict[str, DagsterRun] = {}
         cursor = None
         while batch := self.ask(RUNS, limit=500, cursor=cursor)["runsOrError"]["results"]:
@@ -126,12 +125,12 @@ class DagsterPage:
         return found
 
     def find_pid(self, run: str) -> int | None:
-        """The id of the run's process, as Dagster logged it; None before it starts. Raises EnvironmentFailed."""
+        """Return the id of the run's process, as Dagster logged it; None before it starts. Raises EnvironmentFailed."""
         events = self.ask(EVENTS, run=run)["logsForRun"].get("events", [])
         return next((int(m[1]) for e in events if (m := PID.search(e.get("message") or ""))), None)
 
     def find_jobs(self, of: str, kind: str) -> FoundJobs:
-        """The jobs that carry the tag `rota/<kind>` for this pipeline, in every code location. Raises EnvironmentFailed."""
+        """Return the jobs with the tag `rota/<kind>` of this pipeline, in every code location. Raises EnvironmentFailed."""
         name, found, unloaded = dagster_name(of, kind), [], []
         for entry in self.ask(JOBS)["workspaceOrError"].get("locationEntries", []):
             repositories = (entry["locationOrLoadError"] or {}).get("repositories")
@@ -147,13 +146,13 @@ class DagsterPage:
         return FoundJobs(self.address, of, kind, tuple(found), tuple(unloaded))
 
     def _read_tags(self, job: str, location: str, repository: str) -> dict[str, str]:
-        """The job's tags; none if it is gone by now."""
+        """Return the job's tags; empty if the job does not exist any more."""
         where = {"pipelineName": job, "repositoryLocationName": location, "repositoryName": repository}
         tags = self.ask(TAGS, job=where)["pipelineOrError"].get("tags", [])
         return {tag["key"]: tag["value"] for tag in tags}
 
     def launch(self, job: PlacedJob, config: Mapping[str, object]) -> str:
-        """Launches the job as the launchpad does, and returns the run's id. Raises EnvironmentFailed."""
+        """Launch the job as the launchpad does, and return the run's id. Raises EnvironmentFailed."""
         place = {"repositoryName": job.repository, "repositoryLocationName": job.location}
         params = {"selector": {**place, "jobName": job.name}, "runConfigData": config}
         made = self.ask(LAUNCH, params=params)["launchRun"]
@@ -163,7 +162,7 @@ class DagsterPage:
         return str(made["run"]["runId"])
 
     def reload(self, location: str) -> str:
-        """Loads the code location again; why it did not load, empty if it did. Raises EnvironmentFailed."""
+        """Reload the code location. Return why it did not load; empty if it did. Raises EnvironmentFailed."""
         done = self.ask(RELOAD, location=location)["reloadRepositoryLocation"]
         failed = done.get("locationOrLoadError") or done
         return (
@@ -171,21 +170,21 @@ class DagsterPage:
         )
 
     def read_status(self, run: str) -> str:
-        """Dagster's word for where the run is. Raises EnvironmentFailed."""
+        """Return Dagster's status of the run. Raises EnvironmentFailed."""
         return str(self.ask(STATUS, run=run)["runOrError"].get("status", "gone"))
 
     def read_outcome(self, run: str) -> RunOutcome:
-        """The last line of the run, and the reason why it failed. Raises EnvironmentFailed."""
+        """Return the last line of the run, and the reason why it failed. Raises EnvironmentFailed."""
         events = self.ask(WORDS, run=run)["logsForRun"].get("events", [])
-        said = [one["message"] for one in events if one["__typename"] == "LogMessageEvent"]
+        lines = [one["message"] for one in events if one["__typename"] == "LogMessageEvent"]
         failed = [one for one in events if one["__typename"] == "ExecutionStepFailureEvent"]
         facts = [one["failureMetadata"] or {} for one in failed]
         whys = [fact.get("description") or one["error"]["message"] for fact, one in zip(facts, failed, strict=True)]
         kinds = [e["text"] for fact in facts for e in fact.get("metadataEntries", ()) if e["label"] == ERROR_KIND]
-        return RunOutcome((said or [""])[-1], " ".join(" ".join(whys).split()), (kinds or [""])[0])
+        return RunOutcome((lines or [""])[-1], " ".join(" ".join(whys).split()), (kinds or [""])[0])
 
     def ask(self, query: str, **variables: object) -> Mapping[str, Any]:
-        """The answer to a query. Raises EnvironmentFailed."""
+        """Return the answer to a query. Raises EnvironmentFailed."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.address}/graphql", body, {"Content-Type": "application/json"})
         try:

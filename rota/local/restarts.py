@@ -1,7 +1,7 @@
-"""When a process of Dagster that ended is started again.
+"""Restarts Dagster's processes after they end.
 
-Invariant: the first restart is immediate. Each further one waits twice as long, up to `LONGEST` seconds, until the process
-has run for `SOUND` seconds. A process that ends `REPORTED` times in a row is reported with the end of its log, once.
+Invariant: the first restart is immediate. Each further one waits twice as long, up to `MAX_DELAY` seconds, until the process
+has run for `SOUND` seconds. A process that ends `REPORTED` times in a row is reported once, with the end of its log.
 """
 
 import time
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from rota.local.stack import Stack
 
-LONGEST = 60.0  # seconds between two restarts
+MAX_DELAY = 60.0  # seconds between two restarts
 SOUND = 120.0  # seconds after which a process counts as started
-REPORTED = 3  # restarts of a process that does not stay
+REPORTED = 3  # ends in a row after which a process is reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,13 @@ class Ended:
 
 
 def schedule(before: Ended, now: float) -> Ended:
-    """The next restart of a process that was found ended at `now`."""
+    """Return the next restart of a process whose end was found at `now`."""
     count = 0 if now - before.started >= SOUND else before.count
-    return replace(before, count=count + 1, due=now + (min(LONGEST, 2.0 ** (count - 1)) if count else 0.0))
+    return replace(before, count=count + 1, due=now + (min(MAX_DELAY, 2.0 ** (count - 1)) if count else 0.0))
 
 
 class Restarts:
-    """Restarts the processes of these names in a stack; call `poll` now and then."""
+    """Restarts the processes of these names in a stack; call `poll` regularly."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Restarts:
         self._ended = {name: Ended(started=-SOUND) for name in names}
 
     def poll(self) -> None:
-        """Restart the processes that ended and whose time has come."""
+        """Restart the ended processes whose restart is due."""
         now = self._clock()
         for name in self._names:
             child, state = self._stack.children.get(name), self._ended[name]

@@ -1,4 +1,4 @@
-"""The processes of `rota up` and `rota demo`: ZooKeeper, workers and Dagster, each in a process group of its own.
+"""The processes of `rota up` and `rota demo`: ZooKeeper, workers and Dagster, each in its own process group.
 
 Invariant: each process that a stack started ends with the stack, also after an error.
 """
@@ -31,18 +31,18 @@ from rota.machine import explain_exit, free_port
 if TYPE_CHECKING:
     from pyarrow import fs
 
-# of each worker, unless its Spark is a cluster's
+# of each worker, unless its Spark is a cluster
 SPARK_OPTIONS = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 
 
 def read_environment(session: str | None = None) -> dict[str, str]:
-    """This process's environment; `session` replaces its session timeout, in seconds."""
+    """Return this process's environment; `session` replaces its session timeout, in seconds."""
     return {**os.environ, **({"ROTA_SESSION_TIMEOUT": session} if session else {})}
 
 
 @contextmanager
 def end_on_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM ends the program as Ctrl-C does: each `with` is left in order."""
+    """In the block, SIGTERM raises KeyboardInterrupt as Ctrl-C does, so that each `with` is left in order."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -54,13 +54,13 @@ def end_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-LEAST, OTHERS = 8, 4  # slots of consuming runs; slots beside them, of rebalances and clicks
+MIN_SLOTS, OTHERS = 8, 4  # slots of consuming runs; slots beside them, of rebalances and clicks
 
 
 def set_slots(settings: str, workers: int, pipelines: int) -> str:
-    """The text of dagster.yaml with a slot for each worker in each pipeline: each has at most one run there. A worker or a
-    pipeline that is added later has a slot as long as there are `LEAST`; beyond, runs take turns. Beside them `OTHERS`."""
-    slots = max(LEAST, workers * pipelines)
+    """Return the text of dagster.yaml with a slot for each pair of a worker and a pipeline, but at least `MIN_SLOTS`, and
+    with `OTHERS` slots for other runs. If workers or pipelines that are added later exceed the slots, runs take turns."""
+    slots = max(MIN_SLOTS, workers * pipelines)
     for name, count in (("max_concurrent_runs: ", slots + OTHERS), ("key: rota/consume, limit: ", slots)):
         settings, found = re.subn(rf"({re.escape(name)})\d+", rf"\g<1>{count}", settings)
         if found != 1:
@@ -71,7 +71,7 @@ def set_slots(settings: str, workers: int, pipelines: int) -> str:
 
 
 class Stack(AbstractContextManager["Stack"]):
-    """A context manager that starts processes on request and ends all of them on exit. Dagster ends first, so that no run
+    """A context manager: its methods start processes, and its exit ends all of them. Dagster ends first, so that no run
     outlives ZooKeeper."""
 
     def __init__(self, state: StateFolder, env: Mapping[str, str] = os.environ) -> None:
@@ -85,11 +85,11 @@ class Stack(AbstractContextManager["Stack"]):
             "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(self.root / "pipelines")),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(self.root), env.get("PYTHONPATH", "")])),
             "PYTHONUNBUFFERED": "1",
-            "PYTHONDONTWRITEBYTECODE": "",  # each run is a process: none should compile what one before it did
+            "PYTHONDONTWRITEBYTECODE": "",  # each run is a process, and reuses the compiled files of earlier ones
         }
         self.spark: tuple[str, ...] = SPARK_OPTIONS
         self.kafka: KafkaBroker | None = None
-        self.sources: dict[str, str] = {}  # what a client of a source that this stack started needs
+        self.sources: dict[str, str] = {}  # variables for clients of the sources that this stack started
         self.storage = self._use(store_on_disk(self.state))
         self.server: EmbeddedZooKeeper | None = None
         self._open = ExitStack()
@@ -101,7 +101,7 @@ class Stack(AbstractContextManager["Stack"]):
         self.close()
 
     def start_zookeeper(self, port: int = 0) -> str:
-        """Starts ZooKeeper over the state folder; returns its hosts."""
+        """Start ZooKeeper over the state folder, and return its hosts."""
         self.server = self._open.enter_context(EmbeddedZooKeeper(self.state.zookeeper, port=port))
         theirs = [name for name in self.env if name.startswith("ROTA_ZOOKEEPER")]  # credentials of another one
         for name in theirs:
@@ -110,7 +110,7 @@ class Stack(AbstractContextManager["Stack"]):
         return self.server.hosts
 
     def restart_zookeeper(self) -> str | None:
-        """Starts ZooKeeper again at its port if it ended; returns how it ended. Raises EnvironmentFailed."""
+        """If ZooKeeper ended, restart it at its port, and return how it ended. Raises EnvironmentFailed."""
         if self.server is None or (code := self.server.ended()) is None:
             return None
         self.server.kill()
@@ -118,11 +118,11 @@ class Stack(AbstractContextManager["Stack"]):
         return explain_exit(code)
 
     def start_bucket(self, beside: str = "") -> BucketServer:
-        """Start a server of S3, whose credentials every process of the stack gets.
+        """Start an S3 server. Every process that the stack starts later gets its credentials.
 
         Args:
-            beside: the name of its bucket, for pipelines that name the bucket themselves. Without a name, landing folders
-                and tables of the stack are in a new bucket from now on.
+            beside: the name of its bucket, for pipelines that name the bucket. Without a name, the landing folders and
+                tables of the stack are in a new bucket from now on.
 
         Returns:
             The server.
@@ -143,8 +143,8 @@ class Stack(AbstractContextManager["Stack"]):
         return server
 
     def start_cluster(self) -> SparkCluster:
-        """From now on workers are applications of the cluster that it starts and returns, with room for 16. Its executors
-        know how to come to the storage, and nothing else of this stack."""
+        """Start a Spark cluster with room for 16 workers, and return it. Workers that start later are its applications. Its
+        executors get only the environment of the storage."""
         cluster = self._open.enter_context(SparkCluster(self.state.cluster, cores=8, environ=self.storage.environ))
         conf = {**SMALL, "spark.cores.max": "1"}
         options = (word for name, value in conf.items() for word in ("--conf", f"{name}={value}"))
@@ -153,8 +153,8 @@ class Stack(AbstractContextManager["Stack"]):
         return cluster
 
     def start_kafka(self, more: Mapping[str, str] | None = None) -> KafkaBroker:
-        """Start a broker of Kafka, at KAFKA_SERVERS, with `more` settings; its topics outlive the stack. Returns the broker.
-        Raises ConfigError where it is not installed."""
+        """Start a Kafka broker with `more` settings, set KAFKA_SERVERS, and return the broker. Its topics outlive the stack.
+        Raises ConfigError if it is not installed."""
         broker = KafkaBroker(self.state.root / "kafka", more)
         self._open.callback(broker.stop)
         self.sources["KAFKA_SERVERS"] = self.env["KAFKA_SERVERS"] = broker.servers
@@ -166,17 +166,17 @@ class Stack(AbstractContextManager["Stack"]):
         return storage
 
     def open_landing(self, name: str) -> "fs.FileSystem":
-        """What is below a landing folder of this name."""
+        """Open the landing folder of this name."""
         return self.storage.open(f"{self.storage.landing}/{name}")
 
     def open_tables(self, name: str) -> "fs.FileSystem":
-        """What is below the folder of this name, in which a pipeline's tables are."""
+        """Open the folder with the tables of the pipeline of this name."""
         return self.storage.open(f"{self.storage.tables}/{name}")
 
     def start_worker(self, name: str) -> Child:
-        """Starts `rota worker --id name`, with its own Spark."""
+        """Start `rota worker --id name`, with its own Spark."""
         command = [sys.executable, "-m", "rota", "worker", "--id", name, *self.spark]
-        # SIGHUP ends it at once. It would wait for the ZooKeeper of this stack if it were asked to hand over.
+        # If this process dies, SIGHUP ends the worker at once: a handover would wait for the ZooKeeper of this stack.
         return self._start(name, command, signal.SIGTERM, signal.SIGHUP)
 
     def start_dagster(self, wanted: int) -> DagsterPage:
@@ -186,7 +186,7 @@ class Stack(AbstractContextManager["Stack"]):
             wanted: The port of the page, if it is free.
 
         Returns:
-            The page, which may not answer yet. The limits of runs are for the workers that were started before.
+            The page, which may not answer yet. The limits of runs count the workers that were started before.
 
         Raises:
             EnvironmentFailed: A process of the stack ended meanwhile.
@@ -196,7 +196,7 @@ class Stack(AbstractContextManager["Stack"]):
         pipelines = len(list(Path(self.env["ROTA_PIPELINES"]).glob("[!_.]*.py")))
         settings = set_slots(shipped, workers=len(self.children), pipelines=pipelines)
         (self.state.dagster / "dagster.yaml").write_text(settings, encoding="utf-8")
-        # a path of its own: that of a socket is short, and the state folder's may be long
+        # a temporary path, because the path of a socket must be short
         address = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="rota-"))) / "code"
         file = self.root / "dagster_project" / "own.py"
         commands = dagster_services.make_commands(file, self.root, self.state.dagster, address, port)
@@ -210,7 +210,7 @@ class Stack(AbstractContextManager["Stack"]):
         return DagsterPage(f"http://127.0.0.1:{port}")
 
     def announce(self, page: DagsterPage) -> Mapping[str, str]:
-        """Let commands on this machine find the stack while it runs; see `join_running`.
+        """Write the variables by which commands on this machine find the stack while it runs; see `join_running`.
 
         Returns:
             The variables that a command needs.
@@ -221,35 +221,37 @@ class Stack(AbstractContextManager["Stack"]):
         return variables
 
     def restart(self, name: str) -> Child:
-        """Start a process again that ended, by the command that it had. What it left in its process group is killed."""
+        """Restart an ended process by its command, after its process group is killed."""
         child = self.children.pop(name)
         child.end(patience=0)
         self.children[name] = again = child.start_again()
         return again
 
     def find_ended(self) -> Child | None:
-        """A child that ended by itself; None while all run."""
+        """Return a child that ended by itself; None while all run."""
         return next((c for c in self.children.values() if not c.running), None)
 
     def check(self) -> None:
-        """Raises EnvironmentFailed with the end of its log if a child ended by itself."""
+        """Raise EnvironmentFailed, with the end of its log, if a child ended by itself."""
         if child := self.find_ended():
             raise EnvironmentFailed(f"{child.name} {child.describe_end()}: {child.read_log_end()}. See {child.log}")
 
     def kill(self, name: str) -> None:
-        """Sends SIGKILL to a worker, as the kernel does if memory is short. Its supervisor is not killed."""
+        """Send SIGKILL to a worker, as the kernel does if memory is short. Its supervisor is not killed."""
         child = self.children.pop(name)
         child.kill_below()
         child.end(patience=5)
 
     def close(self) -> None:
         """End Dagster, then all workers at once, then ZooKeeper."""
-        self._end([name for name in dagster_services.NAMES if name in self.children])  # it waits for ticks: 30 s
+        self._end(
+            [name for name in dagster_services.NAMES if name in self.children]
+        )  # Dagster's daemon would wait 30 s for ticks
         self._end(list(self.children))
         self._open.close()
 
     def _end(self, names: Sequence[str]) -> None:
-        """Ask these children to end, all at once, and kill those that are there after 3 s."""
+        """Request the end of these children, all at once, and kill those that still run after 3 s."""
         ending = [self.children.pop(name) for name in names]
         for child in ending:
             child.ask_to_end()

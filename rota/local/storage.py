@@ -1,6 +1,6 @@
-"""Where the landing folders and tables of a stack are: in its state folder, or in a bucket.
+"""The storage of a stack's landing folders and tables: its state folder, or a bucket.
 
-Invariant: what verifies a stack opens them here. Nothing of rota's own stores is used.
+Invariant: the verifier opens them by this module, which uses none of rota's own stores.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,12 +42,12 @@ def open_below(files: "fs.FileSystem", *names: str) -> "fs.FileSystem":
 
 
 def store_on_disk(state: StateFolder) -> Storage:
-    """Both in the state folder."""
+    """Return the storage in the state folder."""
     return Storage(str(state.landing.resolve()), str(state.tables.resolve()), open_folder)
 
 
 def store_in_bucket(server: BucketServer, name: str = "") -> Storage:
-    """Both in the bucket of this name; without a name, in a new one."""
+    """Return the storage in the bucket of this name; without a name, in a new bucket."""
     bucket = server.make_bucket(name)
-    plain = {"AWS_ALLOW_HTTP": "true"}  # rota knows it by the address; the authors' own delta-rs needs it
+    plain = {"AWS_ALLOW_HTTP": "true"}  # rota derives it from the address; the user's own delta-rs needs the variable
     return Storage(f"s3://{bucket}/landing", f"s3://{bucket}/tables", server.open, {**server.environ, **plain})

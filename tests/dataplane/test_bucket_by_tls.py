@@ -10,7 +10,7 @@ import pytest
 
 from rota.java import LIGHT, find_java
 from rota.local.bucket import BucketServer, serve_buckets
-from rota.local.cluster import SOON
+from rota.local.cluster import QUICK_START
 
 REGION = "eu-central-9"
 SCRIPT = """
@@ -98,7 +98,7 @@ def test_spark_reads_and_its_tasks_write_by_a_trust_store_of_java(authority: Pat
     subprocess.run([str(keytool), *words.split()], cwd=authority, check=True, capture_output=True)
     own = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}  # of other tests' Spark
     environ = {**own, **server.environ, "AWS_REGION": REGION, "AWS_CA_BUNDLE": str(authority / "ca.pem")}
-    told = f"{SOON} -Djavax.net.ssl.trustStore={authority / 'trusted.jks'}"
+    told = f"{QUICK_START} -Djavax.net.ssl.trustStore={authority / 'trusted.jks'}"
     environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LAUNCHER_OPTS": " ".join(LIGHT)}
     done = run(SPARK, environ, f"s3://{server.make_bucket()}/p", told)
     assert done.returncode == 0, done.stderr[-2000:]

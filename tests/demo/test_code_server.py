@@ -11,7 +11,7 @@ import pytest
 
 from rota.errors import EnvironmentFailed
 from rota.local.child import Child
-from rota.local.code_server import EVERY, RELOADS, CodeServer, is_served
+from rota.local.code_server import CHECK_INTERVAL, RELOADS, CodeServer, is_served
 from rota.local.page import DagsterPage
 from tests.waiting import wait_until
 
@@ -52,7 +52,7 @@ def test_a_code_server_that_ended_is_said_once_and_loaded_again_a_few_times(dags
     code = CodeServer(lambda: dagster.process.pid, Page(answers), said.append, lambda: now[0])
 
     def poll() -> list[str]:
-        now[0] += EVERY
+        now[0] += CHECK_INTERVAL
         code.poll()
         return said
 
@@ -66,7 +66,7 @@ def test_a_code_server_that_ended_is_said_once_and_loaded_again_a_few_times(dags
     assert answers == ["never asked"]
     assert said == [
         "Dagster's code server ended; its code location is loaded again",
-        "Dagster's code location does not load: SyntaxError. Until it does no run starts: mend it, then reload it on "
+        "Dagster's code location does not load: SyntaxError. Until it loads, no run starts: correct it, then reload it on "
         "http://page/locations",
     ]
 
@@ -76,7 +76,7 @@ def test_one_that_was_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     said, now = list[str](), [0.0]
     code = CodeServer(lambda: child.process.pid, Page([]), said.append, lambda: now[0])
     for _ in range(5):
-        now[0] += EVERY
+        now[0] += CHECK_INTERVAL
         code.poll()
     child.end(5)
     code.poll()
@@ -90,6 +90,6 @@ def test_a_server_that_was_started_again_loads_its_code_by_itself(dagster: Child
     code.poll()
     pids[0] = 2**22 + 1  # another one, below which no process has the code yet
     for _ in range(5):
-        now[0] += EVERY
+        now[0] += CHECK_INTERVAL
         code.poll()
     assert said == []

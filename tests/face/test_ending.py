@@ -156,7 +156,7 @@ def test_a_run_ends_when_its_pipelines_file_changes_or_is_gone_and_asks_the_queu
         find_reason = make_ending(instance, "r", pipeline, LINGER, lambda: now[0], lambda: alive[0])
         assert not find_reason()
         alive[0] = False
-        assert "taken for dead" in find_reason()
+        assert "counts as dead" in find_reason()
         alive[0] = True
         now[0] = SERVES
         assert find_reason() == "another run waits"
