@@ -1,1 +1,2 @@
-"""What ships, in virtual time: worlds, faults, judges. Law: nothing of rota imports it, and the wheel has none of it."""
+"""Runs the shipped code in virtual time: worlds, faults, judges. Law: no module of rota imports it, and the wheel has none
+of it."""

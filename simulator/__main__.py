@@ -1,4 +1,4 @@
-"""`python -m simulator`: every assignor in worlds of virtual time, as one table.
+"""`python -m simulator`: runs every assignor in simulated worlds and prints one table.
 
 With `--json` one document, `{"results": [...]}`, an object for each world, assignor and seed: `world` `assignor` `seed`
 `duration` `imbalance_p50` `imbalance_p99` `moves` `unavoidable_moves` `converge` `unowned` `doubly` `commits` `refused`
@@ -36,7 +36,7 @@ def command(
 ) -> None:
     """Compare assignors in simulated worlds; invariants are checked after every event.
 
-    A broken invariant ends it with exit code 1 and the line that shows it again.
+    A broken invariant ends the command with exit code 1 and the command that repeats it.
     """
     from rota.cli import view
     from rota.core.protocols.known_protocols import ASSIGNED, find_protocol
@@ -47,7 +47,7 @@ def command(
     chosen = [world(w).name for w in worlds] or list(WORLDS)
     if protocol is not None:
         find_protocol(protocol)
-        assignors = assignors or ("sticky",)  # named, and not used
+        assignors = assignors or ("sticky",)  # required, and not used
     names = [compare.check_contestant(a) for a in assignors] or list(compare.contestants())
     numbers = list(seeds or range(1, (count or 1) + 1))
     progress = view.Progress(silent=as_json)
@@ -57,10 +57,10 @@ def command(
         nonlocal done
         done += 1
         left = progress.seconds / done * (total - done)
-        said = f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}"
-        progress.show_step(said)
+        line = f"{done} of {total} runs, {left:.0f} s left: {getattr(result, 'world', '')}"
+        progress.show_step(line)
         if not (as_json or view.console.is_terminal) and done * 10 // total > (done - 1) * 10 // total:
-            view.errors.print(f"[dim]{progress.seconds:6.1f} s[/]  {said}", soft_wrap=True)
+            view.errors.print(f"[dim]{progress.seconds:6.1f} s[/]  {line}", soft_wrap=True)
 
     try:
         with progress.show_spinner():
@@ -78,7 +78,7 @@ def command(
 
 
 def _group_rows(cells: Sequence["Cell"]) -> list[tuple[object, ...]]:
-    """A heading row a world, then a row an assignor."""
+    """Return a heading row for each world, then a row for each assignor."""
     rows: list[tuple[object, ...]] = []
     last = None
     for cell in cells:

@@ -1,4 +1,4 @@
-"""The actors of a simulated world: agents and runs, and `Scene`, which is what an actor or a judge knows of its world."""
+"""The actors of a simulated world: agents and runs. `Scene` is the interface of the world for actors and judges."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,10 +35,10 @@ Event = CommittedBatch | IdlePartition | DroppedPartition | ParkedPartition
 
 
 class Judge(Protocol):
-    """What an actor reports to the judge of its world."""
+    """The judge of a world, to which actors report."""
 
     def note(self, rule: str, what: str) -> None:
-        """Note a breach that an actor met. It is judged after the actor's step."""
+        """Note a breach that an actor observed. It is judged after the actor's step."""
         ...
 
     def note_claim(self, incarnation: str, partition: str, reason: str) -> None:
@@ -51,8 +51,8 @@ class Judge(Protocol):
 
 
 class Scene:
-    """What actors and judges know of a world. `Stage` sets it up; a world decides when things happen, how late answers
-    are, and what the source holds: see `Simulation`.
+    """The interface of a world for actors and judges. `Stage` sets it up; a subclass decides when things happen, how long
+    answers take, and what the source holds: see `Simulation`.
     """
 
     group = "sim"
@@ -65,7 +65,7 @@ class Scene:
     timing: Timing
     rng: Random
     parts: "Parts"
-    again: str  # the command that plays the world again
+    again: str  # the command that repeats the world
     team: Mapping[str, Worker]
     timeline: Timeline
     server: JournalServer
@@ -81,7 +81,7 @@ class Scene:
         """Virtual seconds."""
         return self.timeline.now
 
-    # --- what a world decides
+    # --- decisions of a world
 
     def late(self, worker: str) -> float:
         """Return the seconds until the next answer for this worker."""
@@ -92,7 +92,7 @@ class Scene:
         raise NotImplementedError
 
     def is_quiet(self, worker: "WorkerProcess") -> bool:  # noqa: ARG002
-        """Whether the agent's next observation would equal its last one. The agent then only sends a heartbeat."""
+        """Return whether the agent's next observation would equal its last one. Then it only sends a heartbeat."""
         return False
 
     def batch_seconds(self, worker: str, rows: float) -> float:
@@ -100,7 +100,7 @@ class Scene:
         raise NotImplementedError
 
     def batch_limit(self, partition: str) -> int:
-        """Return the most rows of the partition that one batch may take."""
+        """Return the maximum of rows of the partition in one batch."""
         raise NotImplementedError
 
     def read_end(self, partition: str) -> int:
@@ -112,7 +112,7 @@ class Scene:
         return None
 
     def table_fault(self) -> str | None:
-        """Whether the next commit's call fails "before" or "after" the commit landed."""
+        """Return whether the next commit's call fails "before" or "after" the commit landed; None: neither."""
         return None
 
     def clock(self, worker: str) -> float:  # noqa: ARG002
@@ -120,25 +120,25 @@ class Scene:
         return self.now
 
     def heard(self, run: "RunProcess", event: "Event") -> None:
-        """A run reported a partition."""
+        """Called when a run reported a partition."""
 
     def said(self, worker: "WorkerProcess", word: str, facts: dict[str, object]) -> None:
-        """An agent logged a decision."""
+        """Called when an agent logged a decision."""
 
     def broke(self, process: object, error: RotaError) -> None:
-        """A run ended early."""
+        """Called when a run ended early."""
 
     def ports(self, job: Job) -> Ports:
-        """Return what a run works with."""
+        """Return the ports of a run."""
         raise NotImplementedError
 
     def worker_as(self, incarnation: str) -> "WorkerProcess | None":
-        """Return the process whose agent acts as this incarnation."""
+        """Return the process with this incarnation."""
         return next((w for w in self.workers[worker_of(incarnation)] if w.incarnation == incarnation), None)
 
 
 class WorkerProcess:
-    """One incarnation of one worker, as `rota worker` runs it: the shipped agent, a session, a clock, rounds and reports.
+    """One process of a worker, as `rota worker` runs it: the shipped agent, a session, a clock, rounds and reports.
 
     Other events of the world happen between its steps.
     """
@@ -168,12 +168,12 @@ class WorkerProcess:
 
     @property
     def incarnation(self) -> str | None:
-        """The incarnation that it acts as; None before the join."""
+        """Return its incarnation; None before the join."""
         return self.agent.state.incarnation
 
     @property
     def overdue(self) -> bool:
-        """Whether it was asked to leave `max_shutdown` ago."""
+        """Return whether it was asked to leave `max_shutdown` ago or earlier."""
         leaving = self.agent.state.leaving
         return leaving is not None and self.agent.clock() - leaving >= self.stage.timing.max_shutdown
 
@@ -188,7 +188,7 @@ class WorkerProcess:
                 for _ in self.agent.cycle():
                     yield self.stage.late(self.spec.id)
                 if not self.agent.chooser.has_read(began):
-                    self.seen = -1  # the protocol reads the other workers after a while, also without an event
+                    self.seen = -1  # the protocol still has to read the other workers, also without an event
             yield self.stage.rest(self)
         self.store.close()
 
@@ -198,7 +198,7 @@ class WorkerProcess:
             self.agent.publish(usage=usage)
 
     def _beat(self) -> None:
-        """Send a heartbeat, which notices an expired session."""
+        """Send a heartbeat, which detects an expired session."""
         try:
             self.store.stamp()
         except CoordinationError:
@@ -206,17 +206,17 @@ class WorkerProcess:
 
     def _say(self, word: str, /, **facts: object) -> None:
         """Report a decision, in the same step as its write."""
-        if word == "claimed" and "partition" in facts:  # a line for many partitions holds no forced claim
+        if word == "claimed" and "partition" in facts:  # a line for many partitions contains no forced claim
             self.stage.checker.note_claim(self.incarnation or "", str(facts["partition"]), str(facts["reason"]))
         if word.endswith("-refused"):
-            self.seen = -1  # another write came first
+            self.seen = -1  # another process wrote first
         self.stage.said(self, word, facts)
 
 
 class RunProcess:
-    """One run for an incarnation: the shipped `serve` over a session of its own.
+    """One run for an incarnation: the shipped `serve` with its own session.
 
-    It continues while its agent is frozen. It is then a zombie, and the table refuses its commits.
+    It continues while its agent is frozen; after another worker took its partitions, the table refuses its commits.
     """
 
     def __init__(self, stage: Scene, run_id: str, incarnation: str, partitions: Iterable[str]) -> None:
@@ -239,19 +239,19 @@ class RunProcess:
 
     @property
     def known(self) -> bool:
-        """Whether its session is alive, and with it the node by which an agent sees the run."""
+        """Return whether its session is alive, and with it the node by which agents detect the run."""
         return self.session in self.stage.server.sessions
 
     def tree(self) -> GroupState:
-        """Return the group as the run sees it."""
+        """Return the group, read through the run's session."""
         return GroupState(self.store, self.stage.group)
 
     def ports(self) -> Ports:
-        """Return what the run works with."""
+        """Return the ports of the run."""
         return self.stage.ports(TimedJob(self._work, self.stage.poison))
 
     def events(self) -> Iterator[Event]:
-        """Yield what the run reports."""
+        """Yield the events that the run reports."""
         stage = self.stage
         served = serve(
             self.tree(), stage.pipeline, self.incarnation, self.partitions, self.run_id, self.ports(), stage.limits,
@@ -293,15 +293,16 @@ class RunProcess:
 
 
 def leave_as_is(store: MemoryStore) -> None:
-    """Leave the store of an actor as it ships."""
+    """Do not change the store of an actor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of the actors. Each default ships. With any other part the checker counts breaches instead of raising."""
+    """The parts of the actors. The defaults are the shipped ones. With other parts, the checker counts breaches instead of
+    raising."""
 
     machine: Machine = assigned
-    connected: Callable[[MemoryStore], object] = leave_as_is  # is called with the store of each agent and run
+    connected: Callable[[MemoryStore], object] = leave_as_is  # called with the store of each agent and run
     run: type[RunProcess] = RunProcess
     log: type[MemoryLog] = MemoryLog
     table: type[MemoryTable] = MemoryTable

@@ -1,11 +1,12 @@
-"""The judge of worlds in which workers decide alone: two targets may name one partition for a while.
+"""The judge of worlds in which workers decide alone. For a while, two targets may name one partition.
 
 - `stolen`, `usurped`, `own`, `uninvited`, `busy`, `cap` and the rules of the log are those of `Checker`. A forced
-  claim is right `max_shutdown` after another target named the partition, or its owner's target dropped it.
+  claim is allowed `max_shutdown` after another target named the partition, or its owner's target dropped it.
 - `starved`: at the end every partition is owned by a live worker. `settled`: by the one worker whose target names it.
-- `uneven`: at the end no worker holds two more than another worker below its cap. Not under `steal="published"` and
-  `slices="published"`, which do not promise it.
-- `restless`: nothing changed hands in the last `CALM` seconds, if nothing happened since `SLACK` before them.
+- `uneven`: at the end no worker holds two more than another worker below its cap. `steal="published"` and
+  `slices="published"` do not promise this, so they are not judged by it.
+- `restless`: no partition changed its owner in the last `CALM` seconds, if the last happening was at least `SLACK`
+  seconds before them.
 """
 
 import math
@@ -26,7 +27,7 @@ class AloneChecker(Checker):
         super().__init__(stage, strict=strict)
         self.named: dict[str, set[str]] = {}  # partition -> the workers whose targets name it
         self._moved_at = -math.inf
-        self._moved: dict[str, float] = {}  # partition -> when it changed hands last
+        self._moved: dict[str, float] = {}  # partition -> when its owner last changed
 
     def after_event(self, changes: Changes) -> None:
         """Judge as `Checker` does; a target counts as soon as it is written."""
@@ -52,10 +53,10 @@ class AloneChecker(Checker):
         super()._owner_changed(change)
 
     def at_the_end(self) -> None:
-        """Judge the end, when the world is quiet."""
+        """Judge the quiet end of the world."""
         truth, stage = self.stage.truth, self.stage
         here = truth.workers()
-        hops = "fastest" in stage.options.values()  # the fastest worker wins a partition again and again
+        hops = "fastest" in stage.options.values()  # partitions move to the fastest worker for ever
         for partition in truth.load:
             owner = truth.owner.get(partition)
             if not truth.serving(owner) and not (hops and self._moved.get(partition, 0.0) > stage.now - CALM):
@@ -68,10 +69,10 @@ class AloneChecker(Checker):
         last = max((h.at + h.value * (h.what in ("freeze", "cut")) for h in stage.happenings), default=0.0)
         quiet = stage.now - CALM > last + stage.timing.max_shutdown + SLACK
         if quiet and not hops and self._moved_at > stage.now - CALM:
-            self.breach("restless", f"a partition changed hands {stage.now - self._moved_at:.1f} s before the end")
+            self.breach("restless", f"a partition changed its owner {stage.now - self._moved_at:.1f} s before the end")
 
     def promises_even(self) -> bool:
-        """Whether the protocol ends balanced."""
+        """Return whether the protocol ends balanced."""
         return not {"published", "fastest"} & set(self.stage.options.values()) and (
             self.stage.protocol != "ordinal" or "slices" in self.stage.options
         )

@@ -1,20 +1,19 @@
-"""The judge of every simulated world. It reads the table's log and the bytes of the znodes (`truth`), and calls
-nothing of what it judges. A breach is a `Violation` with its seed and the line that repeats it.
+"""The judge of every simulated world. It reads the table's log and the bytes of the znodes (`truth`), and calls no judged
+code. A breach is a `Violation` with its seed and the command that repeats it.
 
 Of targets and owners, after every event:
 - `disjoint`: under one head, no partition is in two effective targets, and the head's epoch only grows.
-- `stolen`: an own record passes from one worker to another only through free, or because its owner is gone, or was waited
-  for during max_shutdown. `usurped`: of two live incarnations of one worker the older never takes from the newer.
+- `stolen`: an own record passes from one worker to another only if it was free, its owner is gone, or the claimant waited
+  for max_shutdown. `usurped`: of two live incarnations of one worker, the older never takes from the newer.
 - `own`: a record is claimed by a live incarnation that does not own it, and its version grows by one. `uninvited`: a target
   of the claimant names the partition.
-- `busy`: a partition is set free only when no run of its owner works on it, but by one that is overdue to leave.
-- `cap`: no published target and no claim brings a worker over its cap, at no instant of a hand-over.
-- `budget`: an epoch takes no more from workers that could keep it than the policy allows, and nothing before the cooldown is
-  over. What a worker could keep, and its cap, count as they were at any moment since the controller took control.
+- `busy`: a partition is set free only while no run of its owner works on it, except by an owner that is overdue to leave.
+- `cap`: no published target and no claim brings a worker over its cap, at any instant of a handover.
+- `budget`: an epoch takes from workers that could keep them no more partitions than the policy allows, and none before the
+  cooldown is over. Judged by what a worker could keep, and its cap, at any moment since the controller took control.
 Of the table, checkpoints and parks, after every event: see `log_checker`.
-- `foreign`, `restored`: a run never takes a hand-over for a restored ZooKeeper or table.
-- `settled`: at the end every partition is owned by the worker that its target has named for longer than a hand-over may
-  take.
+- `foreign`, `restored`: no run reports a handover as a restored ZooKeeper or table.
+- `settled`: at the end every partition is owned by its target, if the target is older than a handover may take.
 """
 
 import math
@@ -26,11 +25,11 @@ from simulator.actors import Scene
 from simulator.log_checker import LogChecker
 from simulator.truth import Change, Changes
 
-SLACK = 30.0  # seconds beyond max_shutdown in which a hand-over is done
+SLACK = 30.0  # seconds beyond max_shutdown in which a handover is complete
 
 
 class Violation(AssertionError):
-    """An invariant does not hold; the message ends with the line that shows it again."""
+    """An invariant does not hold; the message ends with the command that repeats it."""
 
 
 class Checker:
@@ -44,34 +43,34 @@ class Checker:
         self._noted: list[tuple[str, str]] = []
         self._reasons: dict[tuple[str, str], str] = {}
         self._revoked: dict[str, float] = {}  # partition -> since when its owner is not its target
-        self.withdrawn: dict[str, float] = {}  # the same, where the newest epoch gave it back to its owner
+        self.withdrawn: dict[str, float] = {}  # the same, if the newest epoch gave it back to its owner
         self._versions: dict[str, int] = {}  # partition -> of its own record
         self._epoch = 0
         self._round = 0.0  # when a controller took control
         self._voluntary_round = -math.inf  # that of the last epoch with a voluntary move
         self._caps: dict[str, list[int | None]] = {}  # worker -> its caps since then
-        self._excused: set[str] = set()  # workers that could not keep what they had, at a moment since then
+        self._excused: set[str] = set()  # workers that could not keep their partitions, at a moment since then
         self.target: dict[str, str] = {}
-        self._since: dict[str, float] = {}  # partition -> when its target became what it is
+        self._since: dict[str, float] = {}  # partition -> when its target last changed
 
     def breach(self, rule: str, what: str) -> None:
-        """Counts a breach; raises where it is strict."""
+        """Count a breach; raise it if the checker is strict."""
         self.found[rule] += 1
         self.said.append(f"{rule} at {self.stage.now:.3f} s: {what}")
         if self.strict:
             raise Violation(f"{self.said[-1]}. Again: {self.stage.again}")
 
     def note(self, rule: str, what: str) -> None:
-        """Note a breach that an actor met. It is judged after the actor's step."""
+        """Note a breach that an actor observed. It is judged after the actor's step."""
         self._noted.append((rule, what))
 
     @property
     def pending(self) -> bool:
-        """Whether a breach was noted that no journal contains."""
+        """Return whether a breach was noted that no journal contains."""
         return bool(self._noted) or self.log.pending
 
     def after_event(self, changes: Changes) -> None:
-        """Everything that may have been broken by what just happened."""
+        """Judge all rules that the last event may have broken."""
         if changes.controlled and not changes.published:
             self._round, self._caps, self._excused = self.stage.now, {}, set()
         if changes.controlled or changes.staffed:
@@ -116,7 +115,7 @@ class Checker:
         for worker, partitions in targets.items():
             cap = self._highest_cap(worker)
             if cap is not None and len(partitions) > cap:
-                self.breach("cap", f"{worker} shall hold {len(partitions)} partitions, its cap is {cap}")
+                self.breach("cap", f"the target of {worker} has {len(partitions)} partitions, its cap is {cap}")
             for partition in partitions:
                 if partition in seen:
                     self.breach("disjoint", f"{partition} is in the targets of {seen[partition]} and {worker}")
@@ -167,7 +166,7 @@ class Checker:
 
     def _claimed(self, change: Change, before: str | None, after: str) -> None:
         partition, live = change.partition, self.stage.truth.live
-        # It may have looked before the newest epoch: the wait that it ended is then the one before.
+        # The claimant may have read its target before the newest epoch: then it waited since the earlier revocation.
         since = self._revoked.pop(partition, None) or self.withdrawn.get(partition, self.stage.now)
         waited = self.stage.now - since
         if after not in live or before == after:
@@ -185,7 +184,7 @@ class Checker:
             self.breach("cap", f"{after} holds {self.stage.truth.held[after]} partitions, its cap is {cap}")
 
     def _invited(self, partition: str, worker: str) -> bool:
-        """Whether either slot of the worker names the partition: it may have looked before the last flip."""
+        """Return whether a slot of the worker names the partition: it may have read its targets before the last epoch."""
         return any(partition in partitions for _, partitions in self.stage.truth.slots.get(worker, ()))
 
     def _set_free(self, partition: str, owner: str) -> None:
@@ -196,7 +195,7 @@ class Checker:
             self.breach("busy", f"{owner} set {partition} free while its run works on it")
 
     def at_the_end(self) -> None:
-        """Judge the quiet end: each owner is its target, except for what a load-driven assignor just moved."""
+        """Judge the quiet end: each owner is its target, except for partitions that an assignor by load just moved."""
         truth, patience = self.stage.truth, self.stage.timing.max_shutdown + SLACK
         for partition in truth.load:
             owner, target = truth.owner.get(partition), self.target.get(partition)

@@ -1,4 +1,4 @@
-"""Every assignor in every world: the grid, and its cells over several seeds."""
+"""Runs every assignor in every world: the grid, and its cells over several seeds."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ LEGEND = (
     "partition-seconds in which runs of two incarnations worked on one partition (the table refuses the older one's "
     "commit). unowned: partition-seconds without a living owner."
 )
-ORDER = (  # the best known first
+ORDER = (  # the best-known first
     "sticky", "sticky-load", "avg-shed", "uniform-shed", "threshold-shed", "ordinal", "range", "round-robin", "hash",
 )  # fmt: skip
 
@@ -45,11 +45,11 @@ class Cell:
     results: tuple[Result, ...]
 
     def median(self, measure: str) -> float:
-        """The median over the seeds."""
+        """Return the median over the seeds."""
         return float(statistics.median(getattr(r, measure) for r in self.results))
 
     def row(self) -> tuple[object, ...]:
-        """The cells of the table, in the order of `COLUMNS`."""
+        """Return the cells of the table, in the order of `COLUMNS`."""
         whole = ("moves", "unavoidable_moves", "converge", "doubly", "unowned")
         return (
             self.world,
@@ -61,19 +61,19 @@ class Cell:
 
 
 def contestants() -> tuple[str, ...]:
-    """Every assignor, the best known first."""
+    """Return every assignor, the best-known first."""
     return (*(a for a in ORDER if a in ASSIGNORS), *sorted(set(ASSIGNORS) - set(ORDER)))
 
 
 def check_contestant(name: str) -> str:
-    """`name` if there is such an assignor; else ConfigError naming them."""
+    """Return `name` if it is an assignor. Raises ConfigError, which lists the assignors."""
     if name not in contestants():
         raise ConfigError(f"Unknown assignor {name!r}. Known: {', '.join(contestants())}")
     return name
 
 
 def run_one(task: Task) -> Result:
-    """One simulation. Raises Violation. Its garbage is collected once, at its end."""
+    """Run one simulation without garbage collection, which would cost time. Raises Violation."""
     gc.disable()
     try:
         return Simulation(world(task.world), task.assignor, task.seed, protocol=task.protocol).run()
@@ -82,7 +82,7 @@ def run_one(task: Task) -> Result:
 
 
 def run_all(tasks: Sequence[Task], jobs: int | None = None) -> Iterator[Result]:
-    """Each task's result, in order, on as many processes as there are cores."""
+    """Yield each task's result, in order, from as many processes as there are cores."""
     count = min(jobs or os.cpu_count() or 1, len(tasks))
     if count <= 1:
         yield from map(run_one, tasks)
@@ -96,20 +96,20 @@ def grid(
     assignors: Sequence[str],
     seeds: Sequence[int],
     jobs: int | None = None,
-    tell: Callable[[Result], None] = lambda _: None,
+    note: Callable[[Result], None] = lambda _: None,
     protocol: str = ASSIGNED,
 ) -> list[Cell]:
-    """Every assignor in every world with every seed; `tell` hears of each result. Raises Violation."""
+    """Run every assignor in every world with every seed, and call `note` with each result. Raises Violation."""
     tasks = [Task(w, a, s, protocol) for w in worlds for a in assignors for s in seeds]
     found: dict[tuple[str, str], list[Result]] = {}
     for result in run_all(tasks, jobs):
-        tell(result)
+        note(result)
         found.setdefault((result.world, result.assignor), []).append(result)
     return [Cell(w, a, tuple(results)) for (w, a), results in found.items()]
 
 
 def document(cells: Iterable[Cell]) -> dict[str, Any]:
-    """The grid as JSON: every result of every seed, without its series."""
+    """Return the grid as JSON: every result of every seed, without its series."""
     results = []
     for cell in cells:
         for result in cell.results:

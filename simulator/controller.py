@@ -1,7 +1,7 @@
-"""The controller: the shipped `observe` and `rebalance`, called as Dagster's sensor and job call them.
+"""The controller: calls the shipped `observe` and `rebalance`, as Dagster's sensor and job do.
 
-Other events happen between two calls to its store. It keeps no state: the basis of the last decision, the time of the next
-one and the assignor's memory are in the tree, so each round could be another process.
+Other events happen between two calls to its store. It has no state: the basis of the last decision, the time of the next one
+and the assignor's memory are in ZooKeeper, so each round could be another process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from simulator.actors import Scene
 from simulator.journal import SteppedStore
 from simulator.timeline import Life, steps, wait
 
-ANOTHER = 3.0  # seconds until another process takes the place of a controller that died
+ANOTHER = 3.0  # seconds until another process replaces a controller that died
 
 
 class Died(Exception):
@@ -23,7 +23,7 @@ class Died(Exception):
 
 
 class MortalStore(SteppedStore):
-    """A store whose process dies after `left` more writes. None: it stays alive."""
+    """A store whose process dies after `left` more writes. None: the process does not die."""
 
     left: int | None = None
 
@@ -37,7 +37,7 @@ class MortalStore(SteppedStore):
 
 
 class Controller:
-    """Observes once a second if something was written or its time has come, and rebalances if that is due."""
+    """Observes once a second if something was written or a decision is due, and rebalances if that is needed."""
 
     def __init__(self, sim: Scene, begin: float) -> None:
         self.sim, self.begin, self.deaths = sim, begin, 0
@@ -69,7 +69,7 @@ class Controller:
             wait(1.0)
 
     def _is_needed(self) -> bool:
-        """Whether a rebalance is due. As the sensor does, it reads again only if something may have changed."""
+        """Return whether a rebalance is needed. Like the sensor, it reads again only if something may have changed."""
         stirred = self.sim.server.stirred
         if stirred == self.stirred and not (self.due is not None and self.due <= self.sim.server.clock()):
             return False

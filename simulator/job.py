@@ -1,4 +1,4 @@
-"""A job that takes its time and writes nothing but the number of its rows."""
+"""A job that takes virtual time and writes only the number of its rows."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ from simulator.memory_log import make_file
 
 
 class TimedJob:
-    """`work(ranges)` lets the job's time pass; `poison(ranges)` gives the partition that fails on its data, if one does."""
+    """`work(ranges)` lets the job's time pass; `poison(ranges)` returns the partition that fails on its data, or None."""
 
     def __init__(self, work: Callable[[Ranges], None], poison: Callable[[Ranges], str | None] = lambda _: None) -> None:
         self.work, self.poison = work, poison

@@ -1,5 +1,5 @@
-"""The store in memory, with a journal: what was written since the last event, for checkers and meters; and a
-client of it whose every call lets the others go on first."""
+"""The store in memory, with a journal of the paths written since the last event, for checkers and meters; and a client that
+lets other actors run before each call."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,21 +10,21 @@ QUIET = ("", "checkpoints", "load", "runs", "parked", "refused", "controller", "
 
 
 class JournalServer(MemoryServer):
-    """A `MemoryServer` that notes each path that was written or removed, in order."""
+    """A `MemoryServer` with a journal of each written or removed path, in order."""
 
     def __init__(self, clock: Callable[[], float], session_timeout: float) -> None:
         super().__init__(clock, session_timeout)
         self.journal: list[str] = []
-        self.stirred = 0  # grows with each write that an agent or the controller may have to look at
+        self.stirred = 0  # grows with each write that an agent or the controller may have to read
 
     def apply(self, session: int, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        """As the server's, and into the journal once it happened."""
+        """Apply as the server does, and add the paths to the journal after success."""
         results = super().apply(session, ops)
         self._note([op.path for op in ops if not isinstance(op, Check)])
         return results
 
     def expire(self, session: int) -> None:
-        """As the server's; the ephemeral nodes that go are in the journal too."""
+        """Expire as the server does, and add the removed ephemeral nodes to the journal."""
         gone = sorted(self.ephemerals.get(session, ()))
         super().expire(session)
         self._note(gone)
@@ -44,22 +44,22 @@ class SteppedStore(MemoryStore):
         self.pause = pause
 
     def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
-        """As the store's."""
+        """See `Store.get_many`."""
         self.pause()
         return super().get_many(paths)
 
     def children(self, path: str) -> tuple[str, ...]:
-        """As the store's."""
+        """See `Store.children`."""
         self.pause()
         return super().children(path)
 
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        """As the store's."""
+        """See `Store.multi`."""
         self.pause()
         return super().multi(ops)
 
     def wait_active(self, timeout: float) -> bool:
-        """As the store's, in virtual time."""
+        """See `Store.wait_active`; waits in virtual time."""
         until = self.server.clock() + timeout
         while not self.active() and self.server.clock() < until:
             self.pause()
@@ -67,6 +67,6 @@ class SteppedStore(MemoryStore):
 
 
 def folder(path: str) -> str:
-    """`own` of `/rota/<group>/own/<partition>`."""
+    """Return `own` of `/rota/<group>/own/<partition>`."""
     parts = path.split("/", 4)
     return parts[3] if len(parts) > 3 else ""

@@ -1,12 +1,13 @@
-"""What the judge checks in the table's log, in checkpoints and in parking records.
+"""Judges the table's log, checkpoints and parking records.
 
-- `doubled`, `lost`, `ahead`: the rows that readers see of a partition are those from 0 to its offset, each once.
-- `offset`, `token`: neither goes back in the table.
-- `stale`: no batch is committed under a token older than one that the table has seen. `impostor`: a batch is committed by
-  the incarnation that holds its token, by the own records' history.
-- `checkpoint`: never back, never ahead of the table. `unowned`: written under the token that owns the partition.
-- `unreported`: no checkpoint is behind a batch that no run reported.
-- `misparked`: no run parks what a newer owner has consumed. `freed`: no parking ends before the table is past it.
+- `doubled`, `lost`, `ahead`: the visible rows of a partition are those from 0 to its offset, each once.
+- `offset`, `token`: neither decreases in the table.
+- `stale`: no batch is committed under an older token than one in the table. `impostor`: a batch is committed by the
+  incarnation that got its token, by the history of own records.
+- `checkpoint`: never decreases, and is never ahead of the table. `unowned`: written under the token of the owner.
+- `unreported`: no checkpoint is beyond a batch that no run reported.
+- `misparked`: no run parks an offset that a newer owner has consumed. `freed`: no parking record is removed before the
+  table is beyond its offset.
 """
 
 import json
@@ -22,7 +23,7 @@ TOKEN, OFFSET = "token", "offset"
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The rows of a partition from `start` to before `end`. `name` is that of their file."""
+    """The rows of a partition in `[start, end)`. `name` is the name of their file."""
 
     name: str
     partition: str
@@ -32,7 +33,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class LoggedCommit:
-    """What a commit records, read without the code that wrote it."""
+    """The metadata of a commit, read without the code that wrote it."""
 
     version: int
     op: str
@@ -42,7 +43,7 @@ class LoggedCommit:
 
     @classmethod
     def of(cls, commit: MemoryCommit) -> "LoggedCommit":
-        """By the documented keys of its metadata."""
+        """Read the documented keys of the commit's metadata."""
         info = commit.info
         tokens, ranges = (json.loads(info.get(f"rota.{key}") or "{}") for key in ("tokens", "ranges"))
         return cls(
@@ -56,9 +57,9 @@ class LoggedCommit:
 
 @dataclass(slots=True)
 class Seen:
-    """What was folded of one partition."""
+    """The state of one partition after the commits and records that were read."""
 
-    slices: dict[str, Slice] = field(default_factory=dict)  # those that readers see
+    slices: dict[str, Slice] = field(default_factory=dict)  # the visible ones
     offset: int = 0
     token: int = 0
     claims: dict[int, str] = field(default_factory=dict)  # token -> incarnation
@@ -68,12 +69,12 @@ class Seen:
     park: int | None = None
 
     def token_of(self, incarnation: str) -> int:
-        """The newest token that the incarnation had; 0 without one."""
+        """Return the newest token of the incarnation; 0 without one."""
         return max((token for token, owner in self.claims.items() if owner == incarnation), default=0)
 
 
 class LogChecker:
-    """Reads what is new after every event, and blames."""
+    """Reads new commits and records after every event, and calls `blame` for each breach."""
 
     def __init__(self, log: MemoryLog, partitions: tuple[str, ...], blame: Callable[[str, str], None]) -> None:
         self.log, self.blame = log, blame
@@ -84,11 +85,11 @@ class LogChecker:
 
     @property
     def pending(self) -> bool:
-        """Whether a commit or a telling is not judged yet."""
+        """Return whether a commit or a report is not judged yet."""
         return bool(self.reported) or self._read < len(self.log.commits)
 
     def after_event(self, changes: Changes) -> None:
-        """What was written since the last call."""
+        """Judge everything that was written since the last call."""
         for change in changes.owners:
             self.seen[change.partition].owner = change.after
             if change.after is not None:
@@ -106,7 +107,7 @@ class LogChecker:
             self._park(partition, park)
 
     def _fold(self, commit: MemoryCommit) -> None:
-        said, adds = LoggedCommit.of(commit), tuple(_list_slices(commit))
+        logged, adds = LoggedCommit.of(commit), tuple(_list_slices(commit))
         removed = set(commit.removes or ())
         touched = {one.partition for one in adds}
         for partition, seen in self.seen.items() if removed else ():
@@ -114,14 +115,14 @@ class LogChecker:
             touched |= {partition} if gone else set()
             for name in gone:
                 del seen.slices[name]
-        whole = {p: not removed and self._follows(p, adds, said) for p in touched}
+        whole = {p: not removed and self._follows(p, adds, logged) for p in touched}
         for one in adds:
             slices = self.seen[one.partition].slices
             if one.name in slices:
                 self.blame("doubled", f"{one.partition}: the rows from {one.start} were committed twice")
             slices[one.name] = one
-        if said.op == "commit":
-            self._batch(said)
+        if logged.op == "commit":
+            self._batch(logged)
         for name, value in commit.sets.items():
             path, _, kind = name.rpartition("/")  # rota/<group>/<partition>/offset
             partition = path.partition("/")[2].partition("/")[2]
@@ -129,7 +130,7 @@ class LogChecker:
                 self._set(partition, kind, value)
         for partition in touched:
             if not whole[partition]:
-                self._rows(partition, said.version)
+                self._rows(partition, logged.version)
 
     def _set(self, partition: str, kind: str, value: int) -> None:
         seen = self.seen[partition]
@@ -141,22 +142,22 @@ class LogChecker:
         else:
             seen.offset = value
 
-    def _follows(self, partition: str, adds: tuple[Slice, ...], said: LoggedCommit) -> bool:
-        """Whether the commit adds one slice, from exactly where the partition ended to where it ends now."""
+    def _follows(self, partition: str, adds: tuple[Slice, ...], logged: LoggedCommit) -> bool:
+        """Return whether the commit adds one slice, from the partition's former end to its new end."""
         seen, mine = self.seen[partition], [one for one in adds if one.partition == partition]
-        return len(mine) == 1 and mine[0].start == seen.offset and mine[0].end == said.ranges[partition][1]
+        return len(mine) == 1 and mine[0].start == seen.offset and mine[0].end == logged.ranges[partition][1]
 
-    def _batch(self, said: LoggedCommit) -> None:
-        for partition, (start, end) in said.ranges.items():
-            seen, token = self.seen[partition], said.tokens[partition]
+    def _batch(self, logged: LoggedCommit) -> None:
+        for partition, (start, end) in logged.ranges.items():
+            seen, token = self.seen[partition], logged.tokens[partition]
             if token < seen.token:
                 self.blame("stale", f"{partition} was written under token {token} after {seen.token}")
             seen.unreported[start] = end
-            if seen.claims.get(token) != said.incarnation:
-                self.blame("impostor", f"{partition}: {said.incarnation} wrote under token {token}")
+            if seen.claims.get(token) != logged.incarnation:
+                self.blame("impostor", f"{partition}: {logged.incarnation} wrote under token {token}")
 
     def _rows(self, partition: str, version: int) -> None:
-        """That the slices lie one after the other, from 0 to the offset."""
+        """Judge whether the slices cover the offsets from 0 to the partition's offset, each once."""
         seen, at = self.seen[partition], 0
         for one in sorted(seen.slices.values(), key=lambda s: (s.start, s.end)):
             if one.start < at:
@@ -198,7 +199,7 @@ class LogChecker:
 
 
 def _list_slices(commit: MemoryCommit) -> Iterator[Slice]:
-    """The rows of each file that it adds, by the statistics of the file."""
+    """Yield the rows of each file that the commit adds, by the statistics of the file."""
     for file in commit.adds:
-        said = json.loads(file.statistics)
-        yield Slice(file.path, file.partition, said["minValues"]["_offset"], said["maxValues"]["_offset"] + 1)
+        bounds = json.loads(file.statistics)
+        yield Slice(file.path, file.partition, bounds["minValues"]["_offset"], bounds["maxValues"]["_offset"] + 1)

@@ -1,10 +1,10 @@
-"""A log in memory, and the files that it names: what `delta_log` promises, for simulation and tests.
+"""A log in memory, and the files that it names, with the laws of `delta_log`, for simulation and tests.
 
-Facts it keeps (each is in the suite of logs): a draft conflicts if a transaction that it sets, a file that it removes or the
-columns were written after its base, or rows were taken; else it lands on top, however old its base is. A commit may land
-although its call fails.
+Laws (each is in the suite of logs): a draft conflicts if a transaction that it sets, a file that it removes or the columns
+were written after its base, or rows were removed; else it becomes the newest commit, even if its base is old. A commit may
+land although its call fails.
 
-A file of a batch holds a row for each offset between the bounds that its statistics give; nothing else of it is anywhere.
+A file of a batch stands for a row per offset between the bounds of its statistics; it has no other content.
 """
 
 import json
@@ -46,8 +46,8 @@ class MemoryCommit:
 
 
 class MemoryLog:
-    """`pause` is called before each commit, so that others come in between. `fault` returns for a commit's call whether it
-    fails "before" or "after" the commit landed, or not at all (None)."""
+    """`pause` is called before each commit, so that other actors can run. `fault` returns whether a commit's call fails
+    "before" or "after" the commit landed, or not at all (None)."""
 
     location = "memory"
 
@@ -58,8 +58,8 @@ class MemoryLog:
         self.commits: list[MemoryCommit] = []
         self.set_at: dict[str, tuple[list[int], list[int]]] = {}  # transaction -> versions that set it, and its numbers
         self.removed_at: dict[str, int] = {}
-        self.taken_at = -1  # the newest version that took rows
-        self.schemas: list[tuple[int, str]] = []  # since which version the table has which columns
+        self.taken_at = -1  # the newest version that removed rows
+        self.schemas: list[tuple[int, str]] = []  # a version, and the columns of the table from it on
 
     @property
     def newest(self) -> int:
@@ -93,15 +93,15 @@ class MemoryLog:
         self.pause()
         fault = self.fault()
         if fault == "before":
-            raise EnvironmentFailed("the commit was lost. The next run goes on")
+            raise EnvironmentFailed("the commit was lost. The next run continues")
         if self.has_moved(draft):
             raise Moved
         self.land(draft)
         if fault == "after":
-            raise EnvironmentFailed("the commit's answer was lost. The next run goes on")
+            raise EnvironmentFailed("the commit's answer was lost. The next run continues")
 
     def has_moved(self, draft: Draft[Any]) -> bool:
-        """Whether something that the draft compares was written after its base."""
+        """Return whether something that the draft compares was written after its base."""
         base, set_at = draft.base.number, self.set_at
         if any(name in set_at and set_at[name][0][-1] > base for name in draft.sets):
             return True
@@ -110,7 +110,7 @@ class MemoryLog:
         return base < (self.newest if draft.alone else self.schemas[-1][0])
 
     def land(self, draft: Draft[Any]) -> None:
-        """The draft is the newest commit."""
+        """Make the draft the newest commit."""
         version = len(self.commits)
         if draft.columns:
             self.schemas.append((version, _join(self.schemas[-1][1], draft.columns)))
@@ -192,7 +192,7 @@ class MemoryFiles:
         return True
 
     def read_first(self, paths: Iterable[str], partitions: Iterable[str], most: int) -> dict[str, Rows]:
-        """See `Files.read_first`; of `kept` rows none is shown."""
+        """See `Files.read_first`; returns no rows of `kept` files."""
         held = {one[0]: range(*one[1:]) for one in (_bounds(path) for path in paths if "/kept/" not in path)}
         return {p: tuple({OFFSET: at} for at in held[p][:most]) for p in partitions if p in held}
 
@@ -206,7 +206,7 @@ class MemoryFiles:
         return replace(make_file("", *_bounds(path)), path=path)
 
     def discard(self, files: Iterable[DataFile]) -> None:
-        """Nothing is anywhere."""
+        """There are no files to delete."""
 
     def cut(self, said: Mapping[str, Any], ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:
         """See `Files.cut`."""
@@ -218,7 +218,7 @@ class MemoryFiles:
         return tuple(make_file(f"data/{attempt}/kept", partition, *some) for some in left if some[0] < some[1])
 
     def merge(self, paths: Sequence[str], attempt: str) -> DataFile | None:  # noqa: ARG002
-        """A file of its has rows of one stretch alone."""
+        """A file can only have rows of one contiguous range, so files are never merged."""
         return None
 
     def rename(self, path: str, attempt: str, old: str, new: str) -> DataFile:
@@ -228,11 +228,11 @@ class MemoryFiles:
 
 
 def make_file(folder: str, partition: str, start: int, end: int) -> DataFile:
-    """A file with a row for each offset from `start` to before `end`. Its name contains both."""
+    """Return a file with a row for each offset in `[start, end)`. Its name contains both."""
     rows, low, high = end - start, {PARTITION: partition, OFFSET: start}, {PARTITION: partition, OFFSET: end - 1}
-    said = json.dumps({"numRecords": rows, "minValues": low, "maxValues": high})
+    statistics = json.dumps({"numRecords": rows, "minValues": low, "maxValues": high})
     path = f"{folder}/{uuid.uuid4().hex}#{json.dumps([partition, start, end])}"
-    return DataFile(path, partition, rows, rows, 0, said, FIRST)
+    return DataFile(path, partition, rows, rows, 0, statistics, FIRST)
 
 
 def _bounds(path: str) -> tuple[str, int, int]:
@@ -241,11 +241,11 @@ def _bounds(path: str) -> tuple[str, int, int]:
 
 
 def describe_file(file: DataFile) -> dict[str, Any]:
-    """What `Version.files` returns for it."""
-    said = json.loads(file.statistics)
-    bounds = {f"{end}.{name}": value for end in ("min", "max") for name, value in said[f"{end}Values"].items()}
+    """Return the file as a row of `Version.files`."""
+    statistics = json.loads(file.statistics)
+    bounds = {f"{end}.{name}": value for end in ("min", "max") for name, value in statistics[f"{end}Values"].items()}
     there = {"path": file.path, "size_bytes": file.size, "modification_time": file.modified}
-    return {**there, "num_records": said["numRecords"], **bounds}
+    return {**there, "num_records": statistics["numRecords"], **bounds}
 
 
 def _join(schema: str, added: str) -> str:

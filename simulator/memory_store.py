@@ -1,8 +1,8 @@
 """A ZooKeeper in memory, exact about versions, zxids, sessions, ephemerals, multi and watches; for tests and simulation.
 
-Law: what a multi answers, and what is there afterwards, is what the real server would say (a test compares them on
-thousands of random multis). Faults are injected per store: `lose_reply`, `lose_request`, `cut`, `disconnect`,
-`reconnect`; `MemoryServer.expire` ends a session behind its client's back.
+Law: the answer of a multi, and the state after it, equal those of the real server (a test compares them on thousands of
+random multis). Faults are injected per store: `lose_reply`, `lose_request`, `cut`, `disconnect`, `reconnect`.
+`MemoryServer.expire` ends a session without its client.
 """
 
 import threading
@@ -19,7 +19,7 @@ FIRST_SESSION = 0x1000_0000_0000_0000
 
 @dataclass(slots=True)
 class Entry:
-    """A node and the names of its children; `ordered` are those as they were asked for last, None: they changed since."""
+    """A node and the names of its children; `ordered` caches the sorted names, None: they changed since."""
 
     node: Node
     children: set[str] = field(default_factory=set)
@@ -27,12 +27,12 @@ class Entry:
 
 
 class Refused(Exception):
-    """One operation cannot be applied; its cause."""
+    """One operation cannot be applied; the text is the cause."""
 
 
 class MemoryServer:
-    """The server: `clock` gives its seconds. `session_timeout` only sets the clients' own deadline; nothing expires by
-    itself, `expire` does it."""
+    """The server: `clock` returns its seconds. `session_timeout` only sets the clients' own deadline; a session ends only by
+    `expire`."""
 
     def __init__(self, clock: Callable[[], float] = time.time, session_timeout: float = 10.0) -> None:
         self.clock, self.session_timeout = clock, session_timeout
@@ -45,18 +45,18 @@ class MemoryServer:
         self.watches: defaultdict[str, list[Callable[[], None]]] = defaultdict(list)
 
     def connect(self) -> "MemoryStore":
-        """A client with a session of its own."""
+        """Return a client with a new session."""
         return MemoryStore(self)
 
     def open_session(self) -> int:
-        """A new session id; ids are never used twice."""
+        """Return a new session id; ids are never used twice."""
         with self.lock:
             self.next_session += 1
             self.sessions.add(self.next_session)
             return self.next_session
 
     def expire(self, session: int) -> None:
-        """Ends the session: its ephemeral nodes go, its client learns of it at its next call."""
+        """End the session and remove its ephemeral nodes. Its client gets an error at its next call."""
         touched: set[str] = set()
         with self.lock:
             if session in self.sessions:
@@ -67,13 +67,13 @@ class MemoryServer:
         self._fire(touched)
 
     def node(self, path: str) -> Node | None:
-        """The node as it is now."""
+        """Return the current node; None if there is none."""
         with self.lock:
             entry = self.entries.get(path)
             return entry.node if entry is not None else None
 
     def children(self, path: str) -> tuple[str, ...]:
-        """The sorted names of the children."""
+        """Return the sorted names of the children."""
         with self.lock:
             entry = self.entries.get(path)
             if entry is None:
@@ -83,7 +83,7 @@ class MemoryServer:
             return entry.ordered
 
     def apply(self, session: int, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        """All of `ops` under one zxid, or a Conflict that names the first that cannot be."""
+        """Apply all of `ops` under one zxid. Raises Conflict, which names the first operation that cannot be applied."""
         touched: set[str] = set()
         undo: list[Callable[[], None]] = []
         results: list[Node | None] = []
@@ -184,27 +184,27 @@ class MemoryStore(Store):
 
     @property
     def session(self) -> int:
-        """The id of the present session."""
+        """Return the id of the current session."""
         return self._session
 
     def get_many(self, paths: Sequence[str]) -> tuple[Node | None, ...]:
-        """Each node, in this order."""
+        """Return the nodes, in this order."""
         self._reach()
         node = self.server.node
         return tuple([node(checked_path(path)) for path in paths])
 
     def children(self, path: str) -> tuple[str, ...]:
-        """The sorted names of the children."""
+        """Return the sorted names of the children."""
         self._reach()
         return self.server.children(checked_path(path))
 
     def stamp(self) -> tuple[int, int]:
-        """The session, and the zxid of the server's last change."""
+        """Return the session, and the zxid of the server's last change."""
         self._reach()
         return self._session, self.server.zxid
 
     def multi(self, ops: Sequence[Op]) -> tuple[Node | None, ...]:
-        """All of `ops` or none; injected faults strike here."""
+        """Apply all of `ops` or none. Injected faults happen here."""
         checked(ops)
         if not self.active():
             raise Unavailable("This session cannot be proven to be alive: nothing was sent. Wait until it is connected")
@@ -220,21 +220,21 @@ class MemoryStore(Store):
         return answer
 
     def sync(self) -> None:
-        """Reads are always up to date here."""
+        """Only check the connection: reads are always up to date."""
         self._reach()
 
     def active(self) -> bool:
-        """Connected, and within 0.6 session timeouts of a silent cut."""
+        """Return whether the client is connected, or less than 0.6 session timeouts have passed since a silent cut."""
         if not self._connected or self._closed:
             return False
         return self._cut_at is None or self.server.clock() - self._cut_at < 0.6 * self.server.session_timeout
 
     def wait_active(self, timeout: float) -> bool:  # noqa: ARG002
-        """Nothing changes by waiting here."""
+        """Return `active()` at once: waiting changes nothing."""
         return self.active()
 
     def watch(self, path: str, callback: Callable[[], None]) -> None:
-        """Calls back once, from the thread that changes the node or its list of children."""
+        """Call `callback` once, in the thread that changes the node or its list of children."""
         self._reach()
         fired = threading.Event()
 
@@ -247,14 +247,14 @@ class MemoryStore(Store):
             self.server.watches[checked_path(path)].append(once)
 
     def renew(self) -> int:
-        """Ends the session and makes another."""
+        """End the session and open another."""
         self._reach()
         self.server.expire(self._session)
         self._session = self.server.open_session()
         return self._session
 
     def close(self) -> None:
-        """Ends the session."""
+        """End the session."""
         if not self._closed:
             self._closed = True
             self.server.expire(self._session)
@@ -262,23 +262,23 @@ class MemoryStore(Store):
     # --- faults
 
     def lose_reply(self) -> None:
-        """The next multi is applied, and its caller gets Unknown."""
+        """Apply the next multi, and raise Unknown."""
         self._lost.append("reply")
 
     def lose_request(self) -> None:
-        """The next multi is not applied, and its caller gets Unknown."""
+        """Do not apply the next multi, and raise Unknown."""
         self._lost.append("request")
 
     def cut(self) -> None:
-        """A silent cut: calls get no answer, and fail only at the caller's own deadline."""
+        """Cut the connection silently: the client notices it only at its own deadline."""
         self._cut_at = self.server.clock()
 
     def disconnect(self) -> None:
-        """A noticed disconnection: nothing is sent."""
+        """Disconnect the client, which notices it and sends nothing."""
         self._connected = False
 
     def reconnect(self) -> None:
-        """The connection is back; the session too, unless it expired."""
+        """Restore the connection, and the session unless it expired."""
         self._connected, self._cut_at = True, None
 
     def _reach(self) -> None:
@@ -288,4 +288,4 @@ class MemoryStore(Store):
             raise Unavailable("No connection to ZooKeeper: nothing was sent. Wait until it is connected")
         if self._session not in self.server.sessions:
             self._session = self.server.open_session()
-            raise Unavailable("The session expired; a new one was made. Read everything again, then go on")
+            raise Unavailable("The session expired; a new one was made. Read everything again, then continue")

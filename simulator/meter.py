@@ -1,4 +1,4 @@
-"""The cost of a simulated world: time-weighted imbalance, moves, unowned and doubly owned seconds, time to settle."""
+"""Measures a simulated world: time-weighted imbalance, moves, unowned and doubly owned seconds, time to settle."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Meter:
     sim: Scene
     begin: float  # when measuring begins
     capacity: Mapping[str, float]
-    must_give: Callable[[str], bool]  # whether this owner could not keep what it gives
+    must_give: Callable[[str], bool]  # whether this owner could not keep its partitions
     since: float = 0.0
     imbalance: float = 1.0
     unowned: int = 0
@@ -80,7 +80,7 @@ class Meter:
         truth.last[change.partition] = taker
 
     def _imbalance(self) -> float:
-        """max/mean utilization over live workers, by true load; the mean counts every partition, owned or not."""
+        """Return max/mean utilization over live workers, by true load; the mean counts every partition, owned or not."""
         truth, capacity = self.sim.truth, self.capacity
         loads = dict.fromkeys(truth.workers(), 0.0)
         for partition, owner in truth.owner.items():

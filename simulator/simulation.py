@@ -168,7 +168,7 @@ class Simulation(Stage):
             self.meter.changed(changes.owners)
         self.dirty = False
 
-    # --- what the actors ask of their world
+    # --- decisions of the world
 
     def late(self, worker: str) -> float:
         """Return the seconds until the next answer for this worker."""
@@ -223,12 +223,12 @@ class Simulation(Stage):
         """Ignore the failure: the next run does the work."""
 
     def must_give(self, incarnation: str) -> bool:
-        """Whether this owner cannot keep a partition: it is gone, leaving, drained or over its cap."""
+        """Return whether this owner cannot keep a partition: it is gone, leaving, drained, or at its cap."""
         worker, cap = worker_of(incarnation), self.truth.cap(worker_of(incarnation))
         gone = incarnation not in self.truth.live or self.truth.announced[incarnation]["leaving"]
         return gone or not self.truth.may_keep(worker) or (cap is not None and self.truth.held[incarnation] >= cap)
 
-    # --- what happens
+    # --- happenings
 
     def _join(self, worker: str) -> None:
         self.start_worker(worker, self.rng.uniform(0, 0.5))

@@ -1,4 +1,4 @@
-"""A source in memory: every partition is a row of offsets that grows, and nothing in it ever breaks."""
+"""A source in memory: every partition is a growing sequence of offsets, none of which is ever lost."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from rota.ledger.values import Ranges
 
 @dataclass(frozen=True)
 class MemorySource:
-    """`end` gives the end offset of a partition now, `most` how many offsets of it one batch may take, `keys` the keys that
-    there are. `pause` is called before the ends are assigned."""
+    """`end` returns the end offset of a partition, `most` the maximum of its offsets in one batch, `keys` the keys. `pause`
+    is called before the ends are assigned."""
 
     end: Callable[[str], int]
     most: Callable[[str], int]
@@ -31,13 +31,13 @@ class MemorySource:
         return Observation(ends=ends, starts=query.choose_starts("earliest", ends), place="memory")
 
     def plan_jobs(self, starts: Mapping[str, int], ends: Mapping[str, int]) -> tuple[Ranges, ...]:
-        """One job of all that is new."""
+        """Return one job with all new offsets."""
         ranges = {p: (start, min(ends[p], start + self.most(p))) for p, start in starts.items()}
         new = {p: r for p, r in ranges.items() if r[0] < r[1]}
         return (new,) if new else ()
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """Nothing breaks; what was never there is not there."""
+        """Return the ranges that exceed the end of their partition."""
         beyond = {p: end for p, (_, end) in ranges.items() if end > self.end(p)}
         return {
             p: SourceChanged(f"{p} has no offset {end - 1}. Give a range that ends before") for p, end in beyond.items()
@@ -48,5 +48,5 @@ class MemorySource:
         return f"offset {offset} of {partition}"
 
     def reread(self, ranges: Ranges) -> Self:  # noqa: ARG002
-        """See `Replays.reread`: its data stays for every reader."""
+        """See `Replays.reread`: every reader reads the same data."""
         return self

@@ -44,10 +44,10 @@ class Stage(Scene):
     # --- actors
 
     def ports(self, job: Job) -> Ports:
-        """Return what a run works with."""
+        """Return the ports of a run."""
         source = replace(self.source, pause=lambda: wait(self.late("")))
-        aside = MemoryTable.on(None, self.group, self.pipeline.name)
-        ports = Ports(source, self.table, aside, job, lambda _: ports, lambda: self.now)
+        quarantine = MemoryTable.on(None, self.group, self.pipeline.name)
+        ports = Ports(source, self.table, quarantine, job, lambda _: ports, lambda: self.now)
         return ports
 
     def start_worker(self, worker: str, delay: float = 0.0) -> WorkerProcess:
@@ -83,5 +83,5 @@ class Stage(Scene):
     # --- after every event
 
     def after_event(self) -> None:
-        """Judge what happened. Called after every event."""
+        """Judge the last event. Called after every event."""
         raise NotImplementedError

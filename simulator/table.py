@@ -1,4 +1,4 @@
-"""The shipped ledger over a log in memory, as the simulator and tests use it."""
+"""The shipped ledger over a log in memory, for the simulator and tests."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,20 +13,20 @@ from simulator.memory_log import MemoryFiles, MemoryLog
 
 @dataclass(frozen=True)
 class MemoryTable(Ledger):
-    """`refusals` counts, for each partition, claims and commits that a newer owner had overtaken. Others
-    come in before each look at what a commit compares, and before the commit."""
+    """`refusals` counts, for each partition, claims and commits that were refused for a newer owner. Other actors can run
+    before each read of what a commit compares, and before the commit."""
 
     log: MemoryLog
     refusals: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def on(cls, log: MemoryLog | None = None, group: str = "g", pipeline: str = "", meta: str = "") -> "MemoryTable":
-        """The table of this log, or a new one, as a pipeline of a group sees it."""
+        """Return the table of this log, or of a new one, for a pipeline of a group."""
         return cls(log or MemoryLog(), MemoryFiles(), group, meta, pipeline)
 
     @property
     def refused(self) -> int:
-        """All refusals."""
+        """Return the number of refusals."""
         return self.refusals.total()
 
     def open_existing(self) -> Version:

@@ -1,7 +1,7 @@
 """Virtual time. Law: the same seed gives the same events in the same order, and `check` runs after each of them.
 
-An actor is a generator, or plain blocking code: `steps` runs that in a greenlet of its own, and `wait`, called anywhere
-below, hands control back until the seconds have passed. One actor runs at a time.
+An actor is a generator, or blocking code: `steps` runs blocking code in a greenlet, in which `wait` yields control until the
+seconds have passed. One actor runs at a time.
 """
 
 import heapq
@@ -12,12 +12,12 @@ from functools import partial
 from greenlet import getcurrent, greenlet
 
 Life = Generator[float, None, None]
-"""An actor's life: it yields how many seconds pass until it goes on."""
+"""An actor's life: it yields the seconds until its next step."""
 
 
 def steps(call: Callable[[], None]) -> Life:
-    """The life of an actor that is plain code. Where the life is closed, GreenletExit ends the code wherever it waits, also
-    in what it does on its way out."""
+    """Return the life of an actor that is blocking code. If the life is closed, each `wait` of the code raises GreenletExit,
+    also while the code unwinds."""
     code = greenlet(call)
     delay = code.switch()
     try:
@@ -30,7 +30,7 @@ def steps(call: Callable[[], None]) -> Life:
 
 
 def wait(seconds: float) -> None:
-    """Lets the others go on for so long. Only in code that `steps` runs."""
+    """Let other actors run for these seconds. Only for code that `steps` runs."""
     above = getcurrent().parent
     assert above is not None, "no process steps this code"
     above.switch(seconds)
@@ -38,23 +38,23 @@ def wait(seconds: float) -> None:
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """An actor that can be stopped for good, or frozen until a moment."""
+    """An actor that can be killed, or frozen until a moment."""
 
     life: Life
     alive: bool = True
     frozen_until: float = 0.0
-    step: Callable[[], None] = lambda: None  # set where it begins
+    step: Callable[[], None] = lambda: None  # set by `Timeline.begin`
 
     def kill(self) -> None:
-        """It never goes on. Its sessions stay until they expire, as when a machine dies."""
+        """End the process without another step. Its sessions stay until they expire, as when a machine dies."""
         self.alive = False
         self.life.close()
 
 
 @dataclass(slots=True)
 class Timeline:
-    """Events in order of time, and of their making where the time is the same. `strike` may kill or freeze a process that
-    is about to take a step."""
+    """Events in order of time; at one time, in the order in which they were made. `strike` may kill or freeze a process
+    before its step."""
 
     check: Callable[[], None]
     strike: Callable[["Process"], None] = lambda _: None
@@ -64,26 +64,26 @@ class Timeline:
     _made: int = 0
 
     def after(self, delay: float, act: Callable[[], None]) -> None:
-        """Calls `act` when `delay` seconds have passed."""
+        """Call `act` after `delay` seconds."""
         self._made += 1
         heapq.heappush(self._queue, (self.now + max(0.0, delay), self._made, act))
 
     def at(self, when: float, act: Callable[[], None]) -> None:
-        """Calls `act` at that moment."""
+        """Call `act` at this time."""
         self.after(when - self.now, act)
 
     def spawn(self, life: Life, delay: float = 0.0) -> Process:
-        """An actor begins to live."""
+        """Start an actor after `delay` seconds, and return its process."""
         return self.begin(Process(life), delay)
 
     def begin(self, process: Process, delay: float = 0.0) -> Process:
-        """The process takes its first step then."""
+        """Let the process take its first step after `delay` seconds."""
         process.step = partial(self._step, process)
         self.after(delay, process.step)
         return process
 
     def run(self, until: float) -> None:
-        """Lets everything happen that happens before `until`."""
+        """Run all events up to `until`."""
         queue, check = self._queue, self.check
         while queue and queue[0][0] <= until:
             self.now, _, act = heapq.heappop(queue)

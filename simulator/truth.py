@@ -1,5 +1,5 @@
-"""The true state, kept from the journal: owners, live workers, running work, and the load of each partition. It reads the
-bytes of the nodes, as docs/protocol.md describes them, by itself."""
+"""The true state, derived from the journal: owners, live workers, running work, and the load of each partition. It decodes
+the bytes of the znodes itself, as docs/protocol.md describes them."""
 
 import json
 import zlib
@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(slots=True)
 class Changes:
-    """What was written since the last look. `checkpoints` and `parks` are the records that stand now; None: removed."""
+    """The writes since the last event. `checkpoints` and `parks` are the current records; None: removed."""
 
     owners: list[Change] = field(default_factory=list)
     checkpoints: list[tuple[str, dict[str, object]]] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Changes:
     published: bool = False
     chosen: bool = False  # a target was written
     controlled: bool = False  # a process took control, or published
-    staffed: bool = False  # the live workers, what they announce, or what people override
+    staffed: bool = False  # the live workers, their announcements, or operators' overrides changed
 
 
 UNCHANGED = Changes()
@@ -48,11 +48,11 @@ class Truth:
     load: dict[str, float]
     owner: dict[str, str | None] = field(default_factory=dict)
     last: dict[str, str] = field(default_factory=dict)  # the last worker that owned it
-    lost_by_need: dict[str, bool] = field(default_factory=dict)  # whether that worker had to give it up
+    lost_by_need: dict[str, bool] = field(default_factory=dict)  # whether that worker could not keep it
     live: dict[str, int] = field(default_factory=dict)  # incarnations with a session -> when they joined (czxid)
-    dead: set[str] = field(default_factory=set)  # incarnations whose machine died, known or not
-    announced: dict[str, dict[str, Any]] = field(default_factory=dict)  # live incarnation -> what it announces
-    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # worker -> what people say of it
+    dead: set[str] = field(default_factory=set)  # incarnations whose machine died, detected or not
+    announced: dict[str, dict[str, Any]] = field(default_factory=dict)  # live incarnation -> its live record
+    overrides: dict[str, dict[str, Any]] = field(default_factory=dict)  # worker -> its overrides
     epoch: int = 0
     slots: dict[str, list[tuple[int, frozenset[str]]]] = field(default_factory=dict)  # worker -> its targets by epoch
     held: Counter[str] = field(default_factory=Counter)  # partitions by incarnation
@@ -60,7 +60,7 @@ class Truth:
     doubly: set[str] = field(default_factory=set)  # partitions that runs of two incarnations work on now
 
     def take_in(self, server: JournalServer) -> Changes:
-        """What changed since the last event; the journal is empty afterwards."""
+        """Return the changes since the last event, and empty the journal."""
         if not server.journal:
             return UNCHANGED
         changes = Changes()
@@ -109,46 +109,46 @@ class Truth:
         return [Change(partition, before, after, version, token)]
 
     def targets(self) -> dict[str, frozenset[str]]:
-        """Worker -> what it shall hold at this epoch."""
+        """Return worker -> its target at this epoch."""
         found = {w: [(e, names) for e, names in slots if e <= self.epoch] for w, slots in self.slots.items()}
         return {w: max(slots, key=lambda one: one[0])[1] for w, slots in found.items() if slots}
 
     def cap(self, worker: str) -> int | None:
-        """The most partitions that the worker may hold now: as people set it, else as announced; None: no bound."""
-        said = self.overrides.get(worker, {}).get("max_partitions")
-        if said is None and (newest := self.newest(worker)) is not None:
-            said = self.announced[newest]["max_partitions"]
-        return None if said is None else int(said)
+        """Return the worker's maximum of partitions: the operator's, else the announced one; None: no bound."""
+        cap = self.overrides.get(worker, {}).get("max_partitions")
+        if cap is None and (newest := self.newest(worker)) is not None:
+            cap = self.announced[newest]["max_partitions"]
+        return None if cap is None else int(cap)
 
     def may_keep(self, worker: str) -> bool:
-        """Whether the worker could go on with what it holds, apart from its cap: it is there, and was not asked to leave."""
+        """Return whether the worker could keep its partitions, apart from its cap: it is live, not leaving, not drained."""
         newest = self.newest(worker)
         leaves = newest is None or self.announced[newest]["leaving"]
         return not leaves and not self.overrides.get(worker, {}).get("draining", False)
 
     def newest(self, worker: str) -> str | None:
-        """The living incarnation of the worker that joined last."""
+        """Return the live incarnation of the worker that joined last."""
         return max((i for i in self.live if worker_of(i) == worker), key=self.live.__getitem__, default=None)
 
     def workers(self) -> set[str]:
-        """The workers with a living incarnation."""
+        """Return the workers with a live incarnation."""
         return {worker_of(i) for i in self.live if i not in self.dead}
 
     def serving(self, owner: str | None) -> bool:
-        """Whether this owner exists, is alive, and is on a machine that runs."""
+        """Return whether this owner exists, is live, and is on a machine that runs."""
         return owner in self.live and owner not in self.dead
 
     def unowned(self) -> int:
-        """Partitions that have no owner or a dead one, noticed or not."""
+        """Count the partitions without an owner, or with a dead one, detected or not."""
         return sum(1 for p in self.load if not self.serving(self.owner.get(p)))
 
     def begins(self, partition: str, incarnation: str) -> None:
-        """A run of this incarnation begins to work on the partition."""
+        """Count a run of this incarnation that begins to work on the partition."""
         self.working.setdefault(partition, Counter())[incarnation] += 1
         self._count(partition)
 
     def ends(self, partition: str, incarnation: str) -> None:
-        """That run no longer works on it."""
+        """Count the end of that work."""
         runs = self.working[partition]
         runs[incarnation] -= 1
         if runs[incarnation] <= 0:
@@ -162,7 +162,7 @@ class Truth:
 
 
 def read_slots(data: bytes) -> list[tuple[int, frozenset[str]]]:
-    """The targets in a worker's node: a line of JSON that gives epoch and size of each, then the sets, front-coded and
+    """Return the targets in a worker's node: a line of JSON with epoch and size of each, then the sets, front-coded and
     deflated."""
     line, _, rest = data.partition(b"\n")
     found = []

@@ -1,4 +1,4 @@
-"""What a simulated world is: a team, its partitions, and what happens when. Values only."""
+"""The values of a simulated world: a team, its partitions, and its happenings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ What = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """At `at` seconds: `what` strikes `target` (a worker; a partition for `load`).
+    """At `at` seconds, `what` happens to `target` (a worker; a partition for `load`).
 
-    `crash` is the end of a host: agent and runs. `kill` is that of the agent alone, whose supervisor ends its session at
-    once. `value`: seconds for `freeze` (agent and session make no progress, its runs do) and `cut` (no network), partitions
-    for `cap` (negative: none), a factor for `load` and for `lag` (of every latency of that worker), the writes that the
-    controller still does for `die`."""
+    `crash` ends a host: agent and runs. `kill` ends only the agent, whose supervisor ends its session at once. `value`:
+    seconds for `freeze` (agent and session make no progress, its runs do) and `cut` (no network); partitions for `cap`
+    (negative: no cap); a factor for `load` and for `lag` (of every latency of that worker); the number of writes before the
+    controller dies for `die`."""
 
     at: float
     what: What
@@ -41,14 +41,14 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How fast the world is, in seconds; latencies are means of an exponential."""
+    """The times of the world in seconds; latencies are means of an exponential distribution."""
 
     session: float = 10.0
     max_shutdown: float = 120.0
-    poll: float = 1.0  # of an agent that nothing woke
+    poll: float = 1.0  # between two polls of an agent
     latency: float = 0.01
-    under_load: float = 0.0  # more latency for each 100 % of utilization above none
-    backlog: float = 8.0  # between two looks for work
+    under_load: float = 0.0  # added latency for each 100 % of utilization
+    backlog: float = 8.0  # between two searches for work
     batch: float = 2.0  # of a run without rows
     report: float = 30.0  # between two load reports
 
@@ -57,8 +57,8 @@ class Timing:
 class World:
     """One world. `drift` is the size of each partition's random walk a minute.
 
-    `initial` is where the partitions are at the start; empty: where the assignor puts them. Measures begin at `begin`;
-    nothing happens any more after `quiet`, so everything must be settled at `duration`.
+    `initial` is partition -> owner at the start; empty: the assignor places them. Measures begin at `begin`. The happenings
+    end early enough that owners no longer change at `duration`.
     """
 
     name: str
@@ -76,5 +76,5 @@ class World:
 
     @property
     def later(self) -> frozenset[str]:
-        """The workers that are not there at the start."""
+        """Return the workers that join after the start."""
         return frozenset(h.target for h in self.happenings if h.what == "join")

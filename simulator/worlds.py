@@ -1,4 +1,4 @@
-"""The worlds: what the seeds warn of and what users of such systems complain about, each small enough to be read."""
+"""The worlds: known problems of such systems and complaints of their users, each small enough to be read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,14 +13,14 @@ OVER_PLACED = {"w01": 20, "w02": 51, "w03": 52, "w04": 80, "w05": 80, "w06": 80}
 
 
 def make_team(count: int) -> tuple[Worker, ...]:
-    """Workers w01, w02, ..."""
+    """Return the workers w01, w02, ..."""
     return tuple(Worker(f"w{i:02}") for i in range(1, count + 1))
 
 
 def make_partitions(
     count: int, sources: int = 1, weights: Callable[[int], float] = lambda _: 1.0
 ) -> tuple[Partition, ...]:
-    """So many partitions, spread over so many sources; `weights` gives the load of each."""
+    """Return `count` partitions, spread over `sources`; `weights` returns the load of each."""
     each = count // sources
     names = ["orders", "clicks", "trips", "mails"][:sources]
     return tuple(
@@ -37,7 +37,7 @@ def _lognormal(seed: int, sigma: float) -> Callable[[int], float]:
 def _make(
     name: str, team: int, parts: int | tuple[Partition, ...], duration: float, *happenings: Happening, **more: Any
 ) -> World:
-    """A world; where `parts` is a number, its partitions are those of two sources."""
+    """Return a world; if `parts` is a number, its partitions are those of two sources."""
     partitions = make_partitions(parts, 2) if isinstance(parts, int) else parts
     return World(name, make_team(team), partitions, happenings, duration, **more)
 
@@ -69,7 +69,7 @@ def _list_worlds() -> Iterator[World]:
     # Nine workers join three within 20 s.
     yield _make("join-storm", 12, 48, 600, *(Happening(120 + 2.2 * i, "join", f"w{i + 4:02}") for i in range(9)))
 
-    # Each of six workers leaves politely and is back 30 s later.
+    # Each of six workers leaves in order and is back 30 s later.
     turns: tuple[tuple[int, What], ...] = ((120, "leave"), (150, "restart"))
     restarts = (Happening(at + 90 * i, what, f"w{i + 1:02}") for i in range(6) for at, what in turns)
     yield _make("rolling-restart", 6, 48, 960, *restarts)
@@ -77,19 +77,19 @@ def _list_worlds() -> Iterator[World]:
     # One of five workers dies and does not come back.
     yield _make("crash", 5, 48, 600, Happening(120, "crash", "w02"))
 
-    # A worker joins; while partitions change hands, a giver dies, then a taker.
+    # A worker joins; during the handovers, first a giving worker dies, then a taking one.
     yield _make(
         "crash-handover", 7, 48, 720,
         Happening(120, "join", "w06"), Happening(121.5, "crash", "w01"),
         Happening(240, "join", "w07"), Happening(242, "crash", "w06"),
     )  # fmt: skip
 
-    # One slow worker loses its session every 75 s, while its runs go on as zombies.
+    # One slow worker loses its session every 75 s, while its runs continue as zombies.
     freezes = (Happening(120 + 75 * i, "freeze", "w03", 25) for i in range(6))
     slow = Happening(60, "lag", "w03", 40.0)
     yield _make("flapping", 5, 40, 900, slow, *freezes, timing=Timing(max_shutdown=40))
 
-    # Nothing changes, but every answer is late, the later the busier its worker.
+    # Nothing changes, but every answer is late, and later for a busier worker.
     yield _make("latency", 10, make_partitions(100), 900, timing=Timing(latency=0.2, under_load=1.0))
 
     # Clocks that are 400 s apart and run at other rates; one worker dies, one joins.
@@ -102,37 +102,37 @@ def _list_worlds() -> Iterator[World]:
     heavier = Happening(180, "load", "orders:03", 8.0), Happening(900, "load", "clicks:11", 8.0)
     yield _make("hot-partition", 6, 48, 1_800, *heavier, utilization=0.45)
 
-    # Skewed loads wander.
+    # Skewed loads drift.
     skewed = make_partitions(80, 1, _lognormal(7, 0.8))
     yield _make("drifting-loads", 8, skewed, 1_800, drift=0.06, utilization=0.5)
 
-    # A worker is drained for maintenance, and allowed again 300 s later.
+    # A worker is drained, and uncordoned 300 s later.
     yield _make("drain", 5, 40, 720, Happening(120, "drain", "w02"), Happening(420, "undrain", "w02"))
 
-    # A worker may hold only 3, and all again 300 s later.
+    # A worker gets a cap of 3, which is removed 300 s later.
     yield _make("cap-cut", 5, 40, 720, Happening(120, "cap", "w01", 3), Happening(420, "cap", "w01", -1))
 
     yield _hiccups()
 
-    # The controller dies between two writes of a publication: before its targets, or between them and the flip; what it
-    # wanted is no longer right when the next one looks.
+    # The controller dies between two writes of a publication: before its targets, or between them and the head. When the
+    # next controller observes, the unpublished target is no longer right.
     yield _make(
         "controller-dies", 6, 48, 840,
         Happening(119.9, "die", "controller", 3),  # after control, clock and targets, before the head
         Happening(120, "crash", "w02"), Happening(132, "restart", "w02"),
         Happening(239.9, "die", "controller", 2),  # before the targets
         Happening(240, "leave", "w04"), Happening(252, "restart", "w04"),
-        Happening(359.9, "die", "controller", 1),  # control is taken, nothing is written
+        Happening(359.9, "die", "controller", 1),  # after control
         Happening(360, "join", "w06"),
         Happening(479.9, "die", "controller", 3), Happening(480, "drain", "w05"),
-        # the next one wants what there was: what the dead one wrote must not come alive
+        # the next controller wants the former target: the targets of the dead controller must not become valid
         Happening(483, "undrain", "w05"),
-        Happening(570, "cap", "w05", 7),  # moves one partition: most targets stay as they are
+        Happening(570, "cap", "w05", 7),  # moves one partition: most targets do not change
         Happening(660, "cap", "w05", -1),
     )  # fmt: skip
 
-    # At most one voluntary move every 8 s, and 40 s in which a worker may return: one joins, one crashes and is back in
-    # time, one crashes and is not, one is drained. w04 may hold only as many as there are for it.
+    # A budget of one move, a cooldown of 8 s, a grace of 40 s: one worker joins, one crashes and is back in time, one
+    # crashes and is back later, one is drained. The cap of w04 is its fair share.
     paced = _make(
         "paced", 6, 36, 900,
         Happening(120, "join", "w06"),
@@ -148,7 +148,7 @@ WORLDS = {one.name: one for one in _list_worlds()}
 
 
 def world(name: str) -> World:
-    """The world of this name. Raises ConfigError naming those that exist."""
+    """Return the world of this name. Raises ConfigError, which lists the worlds."""
     if name not in WORLDS:
         raise ConfigError(f"Unknown world {name!r}. Known: {', '.join(WORLDS)}")
     return WORLDS[name]
