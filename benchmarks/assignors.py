@@ -1,4 +1,4 @@
-"""`python -m benchmarks.assignors`: what each assignor costs in each simulated world, as one table and one picture.
+"""`python -m benchmarks.assignors`: the cost of each assignor in each simulated world, as one table and one picture.
 
 The figures are those of `python -m simulator`.
 """
@@ -59,7 +59,7 @@ def _colour(assignor: str) -> str:
 
 
 def _dots(axes: Any, cells: Sequence[Cell], worlds: Sequence[str], measure: str, title: str, best: float) -> None:
-    """A row a world, a dot an assignor; ours above the others."""
+    """Draw a row for each world and a dot for each assignor; rota's dots are above the others."""
     for row, name in enumerate(worlds):
         if row % 2 == 0:
             axes.axhspan(row - 0.5, row + 0.5, color="#f6f6f4", lw=0, zorder=0)
@@ -96,7 +96,7 @@ def _value(cell: Cell, measure: str) -> float:
 
 
 def _over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
-    """Imbalance over virtual time in one world, a line an assignor."""
+    """Draw the imbalance over virtual time in one world, a line for each assignor."""
     for cell in reversed([c for c in cells if c.world == name]):
         times, values = _steps(cell.results[0].series, cell.results[0].duration)
         ours = cell.assignor.startswith("sticky")
@@ -118,7 +118,7 @@ def _moves_over_time(axes: Any, cells: Sequence[Cell], name: str) -> None:
 
 
 def _steps(points: Sequence[tuple[float, float]], end: float) -> tuple[list[float], list[float]]:
-    """Times and values, the last value held until the end."""
+    """Return times and values; the last value continues to the end."""
     return [t for t, _ in points] + [end], [v for _, v in points] + [points[-1][1]]
 
 

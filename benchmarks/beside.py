@@ -1,22 +1,21 @@
-"""rota beside what one would use instead: Structured Streaming with its file source, and plain Spark.
+"""Compares rota with its alternatives: Structured Streaming with its file source, and plain Spark.
 
     python -m benchmarks.beside --rows 20000000 [--store disk bucket] [--format csv quoted] [--cluster] [--write]
 
-All read the same files, 64 partitions of which the first is 64 times the last, and write Parquet. rota takes turns with one
-peer after the other, each on a Spark Connect server of its own with a worker's settings and two cores. So Java compiles what
-one system does, as it does for its users, and none rests for long. (`--cluster`: all on one application, which has
-the cores of two Spark workers of one core each.) Before the turns both read all once, which is not counted: a worker's Spark
-is warm.
+All read the same files, in 64 partitions of which the first is 64 times as large as the last, and write Parquet. rota takes
+turns with one peer after the other. Each system has its own Spark Connect server with a worker's settings and two cores, so
+that Java compiles only the code of one system. (`--cluster`: all systems on one application, with two Spark workers of one
+core each.) Before the turns, both systems read all files once, which is not counted: a worker's Spark is warm.
 
 rota       the shipped run, in this process: an index of files, 64 partitions that one worker claimed on a real ZooKeeper,
            each row with its partition and offset, commits under a token in a Delta table. Without Dagster.
 streaming  `readStream` of all folders, trigger `availableNow`, into Parquet with its log and a checkpoint in the same store.
-plain      one job: read everything, write everything. It keeps no account, and a second one reads everything again.
-split      plain, with what rota's rows say as well: two columns of where each is from, and a folder for each partition.
+plain      one job: read everything, write everything. It stores no progress: a second job reads everything again.
+split      plain, with the provenance of rota's rows: two columns for the origin, and a folder for each partition.
 
-What each wrote is counted by pyarrow: rows, and the sum of a column. Where they are not what landed, the exit code is 1.
-Requests are those that the bucket's server counted. CPU seconds are of this process and of all Java and Python below it:
-beside other work they say more than the clock.
+pyarrow counts the rows of each result, and the sum of a column. If they differ from the landed rows, the exit code is 1. The
+bucket's server counts requests. CPU seconds are of this process and of all Java and Python below it: on a machine with other
+work they are more exact than the clock.
 """
 
 import argparse
@@ -76,7 +75,7 @@ def name_format(format: str) -> str:
 
 
 def share(rows: int) -> list[int]:
-    """The rows of each partition: of the k-th a k-th of the first's."""
+    """Return the rows of each partition: the k-th has a k-th of the rows of the first."""
     weights = [1 / (k + 1) for k in range(PARTITIONS)]
     found = [int(rows * one / sum(weights)) for one in weights]
     found[0] += rows - sum(found)
@@ -84,7 +83,7 @@ def share(rows: int) -> list[int]:
 
 
 def write_files(root: Path, format: str, rows: int) -> None:
-    """Lands so many rows below the root; `n` counts them."""
+    """Land `rows` rows below the root, numbered by the column `n`."""
     first = 0
     for key, count in enumerate(share(rows)):
         folder = root / f"k{key:02}"
@@ -111,7 +110,7 @@ def _write(table: pa.Table, file: Path, format: str) -> None:
 
 @dataclass(frozen=True)
 class Place:
-    """Where files land and tables lie: `at` is a folder or `s3://bucket`; Spark calls it `spark`."""
+    """The place of files and tables: `at` is a folder or `s3://bucket`; `spark` is its name for Spark."""
 
     name: str
     at: str
@@ -124,7 +123,7 @@ class Place:
         return self.at.removeprefix("s3://")
 
     def count_requests(self) -> int:
-        """What the bucket has answered."""
+        """Return the number of requests that the bucket's server answered."""
         return self.server.count_requests() if self.server else 0
 
     def count(self, files: Sequence[str]) -> tuple[int, int]:
@@ -135,8 +134,8 @@ class Place:
 
 @dataclass
 class Stage:
-    """A Spark, a ZooKeeper and a place of a system. What reads returns what lists the files that it wrote; these have one of
-    the `numbers` in their names. The files to read lie in the folder that is called as their format."""
+    """The Spark, the ZooKeeper and the place of a system. A reading method returns a function that lists the written files,
+    whose names have one of the `numbers`. The files to read are in the folder with the name of their format."""
 
     spark: Any
     url: str
@@ -151,7 +150,7 @@ class Stage:
         return lambda: self._list_parquet(out)
 
     def read_split(self, format: str) -> Written:
-        """Plain Spark, whose rows say where they are from."""
+        """Plain Spark, with the provenance of each row."""
         from pyspark.sql import functions as F  # noqa: N812
 
         out, frame = f"out{next(self.numbers)}", self._read_all(format)
@@ -168,7 +167,7 @@ class Stage:
         return reader.schema(SCHEMA).format(name_format(format)).options(**OPTIONS if format == "quoted" else {})
 
     def read_streaming(self, format: str) -> Written:
-        """Structured Streaming; of what is in its folder only what its log names counts."""
+        """Structured Streaming; only files in its log count."""
         out, mark = f"out{next(self.numbers)}", f"mark{next(self.numbers)}"
         frame = self._declare(self.spark.readStream, format).load(f"{self.place.spark}/{format}/*")
         options = {"path": f"{self.place.spark}/{out}", "checkpointLocation": f"{self.place.spark}/{mark}"}
@@ -229,7 +228,7 @@ class Stage:
 
 @contextmanager
 def open_place(name: str, folder: Path) -> Iterator[Place]:
-    """A folder, or a bucket of a server of its own, to which this process and its children speak."""
+    """Yield a folder, or a bucket of a new server, to which this process and its children have credentials."""
     if name == "disk":
         yield Place(name, str(folder), f"file:{folder}")
         return
@@ -259,7 +258,7 @@ def open_spark(folder: Path, place: Place, master: str, name: str) -> Iterator[t
 
 
 def upload(place: Place, landing: str, files_below: Path) -> None:
-    """What is below a folder of this machine lands."""
+    """Land the files below a folder of this machine."""
     if not place.server:
         files_below.rename(Path(place.at) / landing)
         return
@@ -270,7 +269,7 @@ def upload(place: Place, landing: str, files_below: Path) -> None:
 
 @dataclass(frozen=True)
 class Took:
-    """What a system took: seconds, CPU seconds, requests."""
+    """The cost of one run of a system: seconds, CPU seconds, requests."""
 
     seconds: float
     cpu: float
@@ -279,14 +278,14 @@ class Took:
 
 @dataclass(frozen=True)
 class Pair:
-    """What rota took, and the peer behind it."""
+    """The cost of rota, and of the peer after it."""
 
     mine: Took
     its: Took
 
 
 def read_cpu() -> float:
-    """CPU seconds by now."""
+    """Return the CPU seconds so far."""
     total = 0.0
     for process in (me := psutil.Process(), *me.children(recursive=True)):
         try:
@@ -300,7 +299,7 @@ def read_cpu() -> float:
 def measure(
     open_stage: Callable[[str], AbstractContextManager[Stage]], place: Place, format: str, rows: int, rounds: int
 ) -> Mapping[str, Sequence[Pair]]:
-    """Peer -> what rota took and what it took, turn by turn. Exits where one lost or doubled a row."""
+    """Return peer -> the costs of rota and of the peer, turn by turn. Exits if a system lost or doubled a row."""
     found: dict[str, Sequence[Pair]] = {}
     for peer in GOAL:
         with open_stage("rota") as mine, open_stage(peer) as its:
@@ -319,7 +318,7 @@ def measure(
 
 
 def time_one(way: Callable[[str], Written], place: Place, format: str, rows: int, what: str) -> Took:
-    """What a system takes for these rows, all of which it wrote, once."""
+    """Return the cost of one system for these rows. Exits unless it wrote each row once."""
     before, spent, began = place.count_requests(), read_cpu(), time.perf_counter()
     written = way(format)
     took = Took(time.perf_counter() - began, read_cpu() - spent, place.count_requests() - before)
@@ -331,7 +330,7 @@ def time_one(way: Callable[[str], Written], place: Place, format: str, rows: int
 
 
 def format_row(format: str, rows: int, turns: Mapping[str, Sequence[Pair]]) -> list[str]:
-    """A row of the table: medians; the ratios are those of each turn."""
+    """Return a row of the table: medians; the ratios are medians of the ratios of each turn."""
     took = {"rota": [one.mine for of in turns.values() for one in of]}
     took |= {peer: [one.its for one in of] for peer, of in turns.items()}
     median = statistics.median

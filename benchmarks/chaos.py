@@ -1,4 +1,4 @@
-"""Dicer's chaos suite for an assignor of loads: hot keys, and loads from 0 to 120 % of what all workers can carry.
+"""Dicer's chaos suite for an assignor by load: hot keys, and loads from 0 to 120 % of the capacity of all workers.
 
     python -m benchmarks.chaos [--assignor sticky-load] [--seed 1] [--write docs/results.md] [--json]
 

@@ -1,4 +1,4 @@
-"""How often the page calls a check "Not Evaluated" while something is done: asked as the page asks, a few times a second."""
+"""Measures how often the page shows a check as "Not Evaluated": it sends the query of the page a few times a second."""
 
 import threading
 from collections import Counter
@@ -16,7 +16,7 @@ ASK = """query Checks($keys: [AssetKeyInput!]) { assetNodes(assetKeys: $keys) { 
 
 @contextmanager
 def sample_checks(page: DagsterPage, pipeline: str) -> Iterator[dict[str, float]]:
-    """Meanwhile samples are taken. In the end: asset -> percent of the samples of its checks that were of none evaluated."""
+    """Take samples while the block runs. The yielded mapping then has asset -> percent of samples without an evaluation."""
     found: dict[str, float] = {}
     seen, grey, over = Counter[str](), Counter[str](), threading.Event()
     keys = [{"path": [pipeline, asset]} for asset in ASSETS]

@@ -1,13 +1,14 @@
-"""kill -9 on a standalone cluster of Spark, in the middle of batches: how long until all rows are in, and are they right.
+"""Kills parts of a standalone Spark cluster by kill -9 in the middle of batches: how long until all rows are in the table,
+and whether they are right.
 
     python -m benchmarks.cluster [--write docs/results.md]
 
 The stack of `rota demo --store s3 --spark cluster`: landing folder and tables in a bucket, a master with recovery by a
 folder, two Spark workers, and on them two `rota worker`s with an executor of one core each, whose runs Dagster starts. For
-each kill eight files land in eight partitions; a Python function takes `NAP` seconds for each of their rows. It strikes once
-both workers have read of theirs and no row is in the table yet. Only rota, Spark and the master bring back what died,
-but for the Spark worker and the master themselves. After each kill every row that landed by then is compared with the table,
-by the demo's verifier.
+each kill eight files land in eight partitions; a Python function takes `NAP` seconds for each of their rows. The kill
+happens once both workers have read some of their rows and no row is in the table yet. The benchmark restarts only the Spark
+worker and the master; rota, Spark and the master restart all else. After each kill the demo's verifier compares every
+landed row with the table.
 """
 
 import argparse
@@ -57,7 +58,7 @@ pipeline = Pipeline(
 
 @dataclass(slots=True)
 class Place:
-    """The stack, what is seen of it, and what landed by now."""
+    """The stack, its observer, and the number of landed files."""
 
     stack: Stack
     buckets: BucketServer
@@ -76,7 +77,7 @@ class Place:
             self.landed += 1
 
     def wait(self, true: Callable[[], object], patience: float = PATIENCE) -> bool:
-        """Whether it was so in time. It notes the partitions that are parked meanwhile."""
+        """Return whether `true()` was true in time. Records the partitions that are parked meanwhile."""
         until = time.monotonic() + patience
         while not true():
             if time.monotonic() > until:
@@ -91,7 +92,7 @@ class Place:
         return self.observer.count_consumed() >= self.landed
 
     def wait_for_batches(self) -> bool:
-        """Waits until each worker has read a file that landed last, and no row of these is in the table."""
+        """Wait until each worker reads a file that landed last, and the table has no row of these files."""
         last = f"{self.landed // KEYS - 1:06d}.csv"
 
         def read() -> bool:
@@ -110,17 +111,17 @@ class Place:
         return next(one for one in below if any("SparkConnectServer" in word for word in one.cmdline()))
 
     def wait_able(self) -> None:
-        """Waits until both workers work again, so that the next kill meets two."""
+        """Wait until both workers can work, so that the next kill hits a complete cluster."""
         live = self.observer.tree.live
         if not self.wait(lambda: len([one for one in live() if one.record and not one.record.unable]) == 2):
             raise SystemExit("a worker did not come back")
 
 
-Kill = Callable[[Place], Callable[[], object] | None]  # strikes; returns what brings the part back afterwards
+Kill = Callable[[Place], Callable[[], object] | None]  # kills a part; returns a function that restarts it
 
 
 def kill_executors(count: int | None) -> Kill:
-    """The first so many, or all."""
+    """Kill the first `count` executors, or all."""
 
     def kill(place: Place) -> None:
         for one in place.cluster.find_executors()[:count]:
@@ -130,26 +131,26 @@ def kill_executors(count: int | None) -> Kill:
 
 
 def kill_spark_worker(place: Place) -> Callable[[], object]:
-    """One of the two, of whose cores the other has enough."""
+    """Kill one of the two Spark workers; the other has enough cores."""
     cluster = place.cluster
     cluster.kill("worker-0")
     return lambda: cluster.start_worker("worker-0")
 
 
 def kill_driver(place: Place) -> None:
-    """Of w1."""
+    """Kill the driver of w1."""
     place.find_driver("w1").kill()
 
 
 def kill_master(place: Place) -> Callable[[], object]:
-    """It comes back when all rows are in."""
+    """Kill the master, and restart it when all rows are in the table."""
     cluster = place.cluster
     cluster.kill("master")
     return cluster.start_master
 
 
 def kill_master_and_driver(place: Place) -> None:
-    """The master comes back at once, and knows what it knew."""
+    """Kill the master and a driver, and restart the master at once, with its state."""
     cluster = place.cluster
     cluster.kill("master")
     place.find_driver("w1").kill()
@@ -170,7 +171,7 @@ HEAD = ("kill -9 of", "until all rows are in, s", "rows", "parked", "load")
 
 
 def strike(place: Place, name: str) -> list[str]:
-    """Lands, strikes, waits: a row of the table."""
+    """Land files, kill, wait, and return a row of the table."""
     place.parked.clear()
     for _ in range(3):
         place.land()

@@ -1,6 +1,5 @@
-"""What a stack of `rota up` costs: processor seconds by process, and bytes of Dagster's storage by table and kind of event.
-
-Law: the parts sum up to the whole. Every byte and every second of processor time is in one part.
+"""Measures the cost of a stack of `rota up`: CPU seconds by process, and bytes of Dagster's storage by table and kind of
+event. Law: every byte and every CPU second counts in one part, so the parts sum up to the whole.
 """
 
 import os
@@ -43,7 +42,7 @@ def read_cpu() -> Counter[tuple[int, str]]:
 
 
 def sum_up_cpu(before: Counter[tuple[int, str]], after: Counter[tuple[int, str]]) -> Counter[str]:
-    """Processor seconds between the two by what the process is. What ended meanwhile counts where its parent waited."""
+    """Return the CPU seconds between the two readings by kind of process. A process that ended counts for its parent."""
     total: Counter[str] = Counter()
     for (pid, what), seconds in after.items():
         total[what] += seconds - before[pid, what]
@@ -51,10 +50,10 @@ def sum_up_cpu(before: Counter[tuple[int, str]], after: Counter[tuple[int, str]]
 
 
 def read_storage(home: Path) -> Counter[str]:
-    """Bytes by what they are: a table with its indexes, the databases of runs, logs.
+    """Return the bytes by kind: a table with its indexes, the databases of runs, logs.
 
-    `BESIDE` is what SQLite writes first, beside a database (`-wal`, `-shm`). It is used again and again, some 4 MB of each,
-    and gone once no process has the database open: it is no part of what grows."""
+    `BESIDE` are SQLite's files beside a database (`-wal`, `-shm`), some 4 MB each. SQLite reuses them and deletes them when
+    no process has the database open, so they do not count as growth."""
     found: Counter[str] = Counter()
     for path in filter(Path.is_file, home.rglob("*")):
         name, size = str(path.relative_to(home)), path.stat().st_size
@@ -70,7 +69,7 @@ def read_storage(home: Path) -> Counter[str]:
 
 
 def open_base(base: Path) -> closing[sqlite3.Connection]:
-    """A database to read. A process that leaves it open keeps the file beside it from being folded in."""
+    """Open a database for reading. Close it soon: an open reader keeps SQLite from merging the file beside it."""
     return closing(sqlite3.connect(f"file:{base}?mode=ro", uri=True))
 
 

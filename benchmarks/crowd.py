@@ -1,10 +1,11 @@
-"""Many workers on one real ZooKeeper: the shipped agents without Spark, some to a process, and what they make of a group.
+"""Measures many workers on one real ZooKeeper: the shipped agents without Spark, several in a process.
 
     python -m benchmarks.crowd --workers 300 --partitions 1000 --partitions 100000
 
-Measured: all are live, all partitions are claimed after the first decision; a tenth of the workers ends without a word and
-all is claimed again, less the session. The largest record, what all records weigh, and CPU seconds of ZooKeeper and of all
-workers. A deciding thread of this process takes the place of Dagster, which launches a run for each decision.
+Measured: the seconds until all workers are live, until all partitions are claimed after the first decision, and until all
+are claimed again after a tenth of the workers died (without the session timeout); the largest record, the bytes of all
+records, and CPU seconds of ZooKeeper and of all workers. A thread of this process decides, instead of Dagster, which
+launches a run for each decision.
 """
 
 import multiprocessing
@@ -75,7 +76,7 @@ def wait_for(done: Callable[[], bool]) -> float:
 
 
 def walk(tree: GroupState, path: str) -> Iterator[tuple[str, int]]:
-    """Path and bytes of each record below a znode, but for own records, which are alike."""
+    """Yield path and bytes of each record below a znode, except own records, which all have one size."""
     for name in tree.store.children(path):
         here = f"{path}/{name}"
         node = tree.store.get(here)

@@ -1,4 +1,4 @@
-"""The proven optimum of the weighted yardstick, found by CP-SAT and not by rota."""
+"""Computes the proven optimum of the weighted yardstick by CP-SAT, without rota's code."""
 
 from ortools.sat.python import cp_model
 

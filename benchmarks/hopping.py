@@ -1,16 +1,17 @@
-"""The lease race's warning, and its cure: how many partitions change owner where nothing changes but that workers are late.
+"""Measures the known problem of the lease race, and its cure: how many partitions change owner although only the workers are
+late.
 
-"It doesn't work in practice", its author writes: loaded nodes answer late, and partitions hop. An answer of a worker is late
-twice: the worker hears of the challenge late, and it looks late when its answer is due. Each time that is exponential, with
-half of the lateness as its mean, and comes on top of the shipped pause.
+"It doesn't work in practice", the author of the race writes: loaded nodes answer late, and partitions hop. An answer of a
+worker is late twice: the worker reads the challenge late, and it polls late when its answer is due. Each lateness is
+exponential, with half of the given lateness as its mean, and adds to the shipped pause.
 
-What counts is lateness beside the delay d by which a worker waits for each partition that it holds. Here d and the lease
-time are five times the defaults: the shipped pause of a quarter of a second to one is lateness too, too much for 0.2 s.
-An answer takes ten delays. With a lease time of 300 delays, as published, three challenges are open at once in the mean, and
-each is answered by the counts from before the others were decided. With one of 3,000 that is rare.
+The result depends on the lateness relative to the delay d that a worker waits for each partition that it holds. Here d and
+the lease time are five times the defaults: the shipped pause of 0.25 to 1 s also counts as lateness, too much for d = 0.2 s.
+An answer takes ten delays. With the published lease time of 300 delays, on average three challenges are open at once, and
+each is answered by the counts before the others were decided. With a lease time of 3,000 delays that is rare.
 
-All worlds start in balance, by announced counts. In `together` one worker more is there, no answer is late, and all
-partitions are challenged at one moment.
+All worlds start in balance, by announced counts. `together` has one more worker, no late answer, and a challenge of all
+partitions at one moment.
 """
 
 import random
@@ -39,8 +40,8 @@ ROUNDS = 200  # lease times that are computed
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """How one way of deciding does at one lateness: the share of partitions whose owner after a lease time is not the one
-    before it, in the mean, and the changes of owner so far, (seconds, number), from the first of those lease times on."""
+    """The result of one rule at one lateness: the mean share of partitions whose owner changed in a lease time, and the
+    changes of owner so far, (seconds, number), from the first of those lease times on."""
 
     decide: str
     lateness: float
@@ -69,7 +70,7 @@ def play(
     *,
     together: bool = False,
 ) -> Hops:
-    """The race begins, and workers are late from then on; a lease time later, `LEASE` at most, what is measured begins."""
+    """Start the race, with late workers. The measurement begins a lease time later, at most `LEASE`."""
     start = BEGIN + min(lease, LEASE)
     joins = (Happening(BEGIN + 1, "join", f"w{workers + 1:02}"),) if together else ()
     world = make_world(f"race, {decide}", partitions, joins, start + periods * lease, workers)
@@ -88,7 +89,7 @@ def play(
 
 
 def play_all() -> list[Hops]:
-    """Every world of the table; where no answer is late, long leases show nothing more."""
+    """Play every world of the table; without lateness, only short leases are played."""
     found = [play(decide, late) for decide in RACES for late in LATENESS]
     found += [play(decide, together=True) for decide in RACES]
     return found + [replace(play("fastest", late, lease=LONG_LEASE), decide=LONG) for late in LATENESS[1:]]
@@ -96,8 +97,8 @@ def play_all() -> list[Hops]:
 
 @cache
 def compute_share(lateness: float, partitions: int = 100, workers: int = WORKERS, *, together: bool = False) -> float:
-    """The share of partitions that change owner in a lease time by the published rule alone: a challenge of each, the next
-    when the last is decided, each answer late by an exponential time. `together`: all answered by the same counts."""
+    """Compute the share of partitions that change owner in a lease time by the published rule: each partition is challenged,
+    the next one after the last decision, and each answer is late by an exponential time. `together`: one count for all."""
     rng, moves = random.Random(1), 0
     owners = [n % workers for n in range(partitions)]
     team = workers + together

@@ -1,20 +1,21 @@
-"""A topic of 16 partitions into a table: rota beside Structured Streaming with Spark's connector, and a plain loop.
+"""Compares three systems that write a topic of 16 partitions into a table: rota, Structured Streaming with Spark's
+connector, and a consumer loop.
 
     python -m benchmarks.kafka --records 5000000
 
-Each system runs as one would deploy it, on one broker, one after the other. rota: `rota up`'s stack, two workers, each with
-a Spark of two cores. Structured Streaming: one query in `local[2]`, into Parquet. The loop: two processes of a consumer
-group, each of which writes Delta. See `kafka_peers`. Printed for each:
+Each system runs as a user would deploy it, on one broker, one after the other. rota: the stack of `rota up` with two
+workers, each with a Spark of two cores. Structured Streaming: one query in `local[2]`, into Parquet. The loop: two
+processes of a consumer group, each of which writes Delta. See `kafka_peers`. Printed for each:
 
-- records a second of a backlog of JSON values, from when the system is up until its last commit. Of rota that is the first
-  run's node, so that the start of Dagster is left out; of the others the start of Java, or of the process, is;
-- freshness: from a record's timestamp to the commit that holds it, of 20 records a second for `--seconds`;
-- what a partition that moves costs: a third worker or member joins; the longest that a record of one that moved waited;
-- kill -9: the seconds until a live worker commits for what the dead one had. A query is started again at once;
-- records that are in the table never, and rows that are there again, at the end: by the rows of its files.
+- records per second of a backlog of JSON values, from when the system is up until its last commit. rota is up at the first
+  run's node, the others at the start of the query or the consumer: the starts of Dagster and Java do not count;
+- freshness: from a record's timestamp to its commit, for 20 records per second during `--seconds`;
+- the cost of a move: a third worker or member joins; the longest wait of a record of a moved partition;
+- kill -9: the seconds until a live worker commits for the partitions of the dead one. A query is restarted at once;
+- records that are missing in the table at the end, and duplicate rows, counted in its files.
 
-With `--write` the table goes into the page of results. `--readers` measures the reading alone: rota's reader and Spark's
-connector in one session, to a sink that drops all.
+With `--write` the table goes into the page of results. `--readers` measures only the reading: rota's reader and Spark's
+connector in one session, to a sink that drops all records.
 """
 
 import argparse
@@ -63,7 +64,7 @@ pipeline = Pipeline(
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Which worker committed when, and up to which offset of each partition."""
+    """A commit: its worker, its time, and the next offset of each partition."""
 
     worker: str
     at: float
@@ -72,7 +73,8 @@ class Commit:
 
 @dataclass(slots=True)
 class Measured:
-    """The commits of a system so far. `add` starts one more member, `kill` ends one; `list_files` are those of its table."""
+    """The commits of a system so far. `add` starts one more member, `kill` kills one; `list_files` lists its table's
+    files."""
 
     add: Callable[[str], None]
     kill: Callable[[str], None]
@@ -81,7 +83,7 @@ class Measured:
     up: float = 0.0
 
     def find_ends(self) -> dict[int, int]:
-        """Up to where each partition is in the table."""
+        """Return partition -> its next offset in the table."""
         ends: dict[int, int] = defaultdict(int)
         for one in list(self.commits):
             for n, end in one.ends.items():
@@ -208,7 +210,7 @@ class Feed:
         self.stamps: dict[tuple[int, int], float] = {}
 
     def give(self, seconds: float) -> float:
-        """So many seconds of it; when it began."""
+        """Produce records for these seconds, and return when that began."""
         began = time.time()
         for number in range(int(seconds * RATE)):
             time.sleep(max(0.0, began + number / RATE - time.time()))
@@ -224,7 +226,7 @@ class Feed:
         return began
 
     def find_waits(self, commits: list[Commit], since: float) -> dict[tuple[int, int], float]:
-        """The seconds from each record produced since then to its commit; of those that are in the table."""
+        """Return the seconds from each record that was produced since then to its commit, if it is in the table."""
         waits = {}
         for (n, offset), at in self.stamps.items():
             if at >= since:
@@ -235,7 +237,7 @@ class Feed:
 
 
 def count_wrong(files: Iterable[str], given: int) -> tuple[int, int]:
-    """Records that no row has, of so many given, and rows too many, by the partition and the offset of each row."""
+    """Count the missing records of `given` ones, and the surplus rows, by partition and offset of each row."""
     rows = pa.concat_tables(pq.ParquetFile(file).read() for file in files)
     place = [name for name in rows.column_names if name.lstrip("_") in ("partition", "offset")]
     found = rows.select(place).group_by(place).aggregate([]).num_rows
@@ -243,7 +245,7 @@ def count_wrong(files: Iterable[str], given: int) -> tuple[int, int]:
 
 
 def measure(measured: Measured, broker: KafkaBroker, records: int, seconds: float, alone: bool) -> list[str]:
-    """All phases of one system; its row, but for its name."""
+    """Run all phases of one system, and return its row without its name."""
     total, feed = dict.fromkeys(range(PARTITIONS), records // PARTITIONS), Feed(broker)
 
     def caught_up() -> bool:
@@ -329,7 +331,7 @@ def main() -> None:
 
 
 def say(line: str) -> None:
-    """How far it is."""
+    """Print the progress."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stderr.flush()
 

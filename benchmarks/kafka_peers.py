@@ -1,11 +1,11 @@
-"""What `benchmarks.kafka` runs beside rota, each in a process of its own: it prints a line of JSON for each commit.
+"""The peers of rota in `benchmarks.kafka`, each in its own process, which prints a line of JSON for each commit.
 
     python -m benchmarks.kafka_peers loop SERVERS TOPIC FOLDER        a consumer of a group, and a Delta writer
     python -m benchmarks.kafka_peers streaming SERVERS TOPIC FOLDER   Structured Streaming with Spark's connector
 
 A line is `{"at": seconds since 1970, "ends": {partition: offset}}`; the first, with no ends, reports that the process is up.
-Both parse a value of JSON. The loop commits its group's offsets after its table, so that what lies between the two is
-written again by its successor. Structured Streaming writes plain Parquet: Delta's jars are not there for this Spark.
+Both parse a value of JSON. The loop commits its group's offsets after its table, so its successor writes the records between
+the two commits again. Structured Streaming writes plain Parquet, because there are no Delta jars for this Spark.
 """
 
 import json
@@ -42,13 +42,13 @@ def get_connector() -> list[Path]:
 
 
 def say(ends: dict[int, int]) -> None:
-    """A commit that just came to be."""
+    """Print the commit that was just made."""
     sys.stdout.write(json.dumps({"at": time.time(), "ends": ends}) + "\n")
     sys.stdout.flush()
 
 
 def make_table(place: str) -> None:
-    """The loop's table: of two processes that made it at once one would end."""
+    """Make the loop's table. If two processes made it at once, one of them would fail."""
     import pyarrow as pa
     from deltalake import write_deltalake
 

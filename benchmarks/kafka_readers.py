@@ -1,8 +1,9 @@
-"""How fast records of a topic come into Spark: rota's reader beside Spark's own connector; see `benchmarks.kafka --readers`.
+"""Measures how fast Spark reads records of a topic: by rota's reader, and by Spark's connector; see `benchmarks.kafka
+--readers`.
 
-Both give value, partition and offset of the same offsets to a sink that drops them, in one session of `local[2]`, in
-turn, after a round that is not counted. The connector is 4.2.0, the newest on Maven Central, on the Spark that is installed.
-Each row shows the load of the machine: what counts is the ratio within one run.
+Both pass value, partition and offset of the same offsets to a sink that drops them, in one session of `local[2]`, in turn,
+after a round that is not counted. The connector is 4.2.0, the newest on Maven Central, on the installed Spark. Each row has
+the load of the machine; compare the ratios within one run.
 """
 
 import json

@@ -1,13 +1,13 @@
-"""What it costs to look for what is new in a bucket of many objects, and to find what a batch reads.
+"""Measures the cost of finding new objects in a large bucket, and of finding the objects of a batch.
 
     python -m benchmarks.landing_size [--sizes 1000 100000 1000000] [--write]
 
-So many objects in a bucket of versitygw, in a thousandth as many prefixes but ten at least; the table, and with it the
-index, lies in the bucket too. Each row is a process of its own, which begins with nothing in memory: its seconds, its
-processor's seconds, requests, and how much memory it took at the most. `nothing` is a process that looks at nothing.
+The objects are in a bucket of versitygw, in a thousandth as many prefixes, at least ten. The table with the index is in the
+same bucket. Each row is a new process with empty caches: its seconds, its CPU seconds, requests, and peak memory. `nothing`
+is a process that lists nothing.
 
-The objects are hard links in the server's folder, a file for each prefix under an ETag of its own: by requests it would
-take an hour. The server walks folders for each list, on the same cores: most of the seconds are its own.
+The objects are hard links in the server's folder, a file with its own ETag for each prefix: to put them would take an hour.
+The server walks folders for each list, on the same cores, which takes most of the seconds.
 """
 
 import argparse

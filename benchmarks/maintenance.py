@@ -1,23 +1,23 @@
-"""What 20,000 commits cost a table: with the maintenance of a night, and without it. Draws `docs/maintenance.png`.
+"""Measures the cost of 20,000 commits in a table with nightly maintenance, and without. Draws `docs/maintenance.png`.
 
     python -m benchmarks.maintenance [--commits 20000] [--pace 60] [--write]
 
 Three tables get the same commits of one partition, one a simulated minute (`--pace` is in seconds):
 
-kept     runs put small files together, and each simulated night the maintenance of `<pipeline>__maintain` runs
-runs     runs put small files together, and no job maintains the table
+kept     runs merge small files, and each simulated night the maintenance of `<pipeline>__maintain` runs
+runs     runs merge small files, and no job maintains the table
 nothing  small files stay as they are
 
-A commit is a Parquet file of two rows, and a file of the log with what rota records in it. A hundred of them get a
-checkpoint by delta-rs, as they do at its own commits. Time is simulated by the times of the log's files: what is older than
-a simulated day is two days old. Files that are put together stay in the checkpoints as removed, for Delta keeps that for a
-week of real time: so the times are those of a table that got all its commits within a week.
+A commit is a Parquet file of two rows, and a file of the log with rota's metadata. delta-rs writes a checkpoint every
+hundred commits. Time is simulated by the times of the log's files: a file older than a simulated day is two days old.
+Merged files stay in the checkpoints as removed, because Delta keeps that entry for a week of real time: the measured times
+are those of a table that got all its commits within a week.
 
-Every so often a claim and a commit of the shipped ledger are timed on each table, in turn with a table of 20 commits, which
-has 45 in the end: in a process that goes on, and as in one that begins, which has opened no table yet. Printed: the files
-that the table names, the files in the folder of its log, and for both kinds the median milliseconds of processors that claim
-and commit took together, and the median of their ratios to the table of 20 commits. At the end every offset must be in each
-table exactly once, the transaction must be right, and every commit must be readable; else the exit code is 1.
+At ten points, a claim and a commit of the shipped ledger are timed on each table, in turn with a table of 20 commits (45 at
+the end): in a running process, and in a process that has opened no table yet. Printed: the files that the table names, the
+files in the folder of its log, and for both kinds of process the median CPU milliseconds of claim and commit, and the median
+of their ratios to the table of 20 commits. At the end every offset must be in each table exactly once, the transaction must
+be right, and every commit must be readable; else the exit code is 1.
 """
 
 import argparse
@@ -59,7 +59,7 @@ LOOK = {"kept": "#0b7a75", "runs": "#d9a441", "nothing": "#c8553d"}
 
 @dataclass(slots=True)
 class Table:
-    """A table that gets commits, and what became of it."""
+    """A table that gets commits, and its measurements."""
 
     folder: Path
     compacts: bool
@@ -83,7 +83,7 @@ class Table:
         return self.folder / "main" / "_delta_log"
 
     def grow(self, pace: float) -> None:
-        """A commit, and what a run does after it; each night the maintenance."""
+        """Commit, do a run's work after a commit, and each night the maintenance."""
         if not self.number:
             self.number = self.commit(self.claim())
             return
@@ -135,7 +135,7 @@ class Table:
         self.number = newest.number
 
     def _age(self, before: int) -> None:
-        """What the log got up to that version is two days old."""
+        """Make the log's files up to that version two days old."""
         then = time.time() - 2 * A_DAY
         for file in os.scandir(self.log):
             if file.name[:20].isdigit() and int(file.name[:20]) <= before:
@@ -146,7 +146,7 @@ class Table:
         return self.ledger.claim({PARTITION: 5}, {PARTITION: 0})
 
     def write(self, claimed: TableClaim) -> Batch:
-        """What Spark would write."""
+        """Write the files that Spark would write."""
         start = claimed.offsets[PARTITION]
         ranges = {PARTITION: (start, start + ROWS)}
         files = (self._write_file(ranges),)
@@ -168,7 +168,7 @@ class Table:
         return self.ledger.commit(claimed, self.write(claimed)).version
 
     def time_pair(self, begins: bool) -> float:
-        """Milliseconds of processors for a claim and a commit; `begins`: in a process that knows nothing of the table."""
+        """Return the CPU milliseconds of a claim and a commit; `begins`: in a process that has not opened the table."""
         if begins:
             self.open()
         begun = time.process_time()
@@ -181,7 +181,7 @@ class Table:
         return (between - begun + time.process_time() - written) * 1000
 
     def find_damage(self) -> list[str]:
-        """What is not as it should be in the end."""
+        """Return the broken rules at the end."""
         self.open()
         newest, found = self.ledger.open(), Counter[int]()
         if newest is None:
@@ -204,7 +204,7 @@ def _ranges(said: dict[str, str]) -> list[list[int]]:
 
 
 def measure(tables: dict[str, Table], folder: Path) -> None:
-    """Times each table in turn with a small one of its own, and adds what was seen to each."""
+    """Time each table in turn with a small table, and add the result to each."""
     seen: dict[str, dict[str, float]] = {name: {} for name in tables}
     for kind, begins in KINDS.items():
         pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in tables}
@@ -267,7 +267,7 @@ def draw(tables: dict[str, Table], path: Path) -> None:
 
 
 def main() -> int:
-    """Runs it; 1 where a table is damaged."""
+    """Run the benchmark. Return 1 if a table is damaged."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.maintenance", description="20,000 commits of a table")
     parser.add_argument("--commits", type=int, default=20_000)
     parser.add_argument("--pace", type=float, default=60.0, help="simulated seconds from a commit to the next")

@@ -1,4 +1,4 @@
-"""A port in front of a server, whose connections can all be cut at once, without a goodbye and without a way back in."""
+"""A proxy in front of a server, which can cut all connections at once, silently and for good."""
 
 import contextlib
 import socket
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Port:
-    """Forwards whatever comes to `target` on this machine, until it is cut."""
+    """Forwards connections to the port `target` on this machine, until it is cut."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -17,11 +17,11 @@ class Port:
 
     @property
     def hosts(self) -> str:
-        """What a client connects to."""
+        """Return the address for clients."""
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def cut(self) -> None:
-        """Everything is closed, for good."""
+        """Close all connections, and accept no others."""
         for end in self._ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
 """`python -m benchmarks.protocols`: every protocol in one table, and the lease race's hopping beside its cure.
 
 In virtual time, with Azure's ownership manager in its own, and on a real ZooKeeper. See `benchmarks.virtual`,
-`benchmarks.hopping` and `benchmarks.real` for what is played.
+`benchmarks.hopping` and `benchmarks.real` for the scenarios.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ REAL_LEGEND = (
 
 
 def play(sizes: Sequence[int]) -> Iterator[Row]:
-    """Every protocol at every size in virtual time, but those of `HEAVY` above 100 partitions; then Azure's."""
+    """Play every protocol at every size in virtual time, except `HEAVY` above 100 partitions; then Azure's."""
     azure = install_python_peer("azure-eventhub", "azure_ownership.py")
     for partitions in sizes:
         for case in CASES:
@@ -78,7 +78,7 @@ def play(sizes: Sequence[int]) -> Iterator[Row]:
 
 
 def format_rows(rows: Sequence[Row], legend: str = LEGEND) -> str:
-    """The table, and what it means."""
+    """Return the table and its legend."""
     cells = [
         [*_format_start(row), f"{row.doubly:,.0f}", _format_rate(row.idle), _format_rate(row.late), *_format_asked(row)]
         for row in rows
@@ -88,7 +88,7 @@ def format_rows(rows: Sequence[Row], legend: str = LEGEND) -> str:
 
 
 def _format_start(row: Row) -> list[str]:
-    hops = bool(row.idle)  # it never comes to a last change
+    hops = bool(row.idle)  # its owners never stop changing
     cells = [row.name, f"{row.partitions:,}", "hops" if hops else f"{row.fill:,.1f}"]
     for phase, fewest in zip((row.join, row.kill), row.fewest, strict=True):
         seconds = "hops" if hops else f"{phase.seconds:,.1f}"

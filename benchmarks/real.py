@@ -1,11 +1,11 @@
 """The protocols on a real ZooKeeper and by the wall clock: the shipped agents, a thread and a session each, in one process.
 
-Law: what is measured of a happening is measured of one group alone. Where nothing happens all groups are side by side, each
-on its own znodes, for a minute, and for another one in which workers are late.
+Law: while a join or a death is measured, no other group runs. For the idle figures all groups run side by side, each on its
+own znodes, for a minute, and for another minute with late workers.
 
-A worker dies by its connection being cut while its thread ends: no client closes its session, and ZooKeeper ends that
-`SESSION` seconds later. What this is not: processes and machines of their own, runs, and Dagster, which launches one for
-each decision of `assigned`; here a thread decides, once a second.
+A worker dies by a cut of its connection while its thread ends: no client closes its session, and ZooKeeper ends the session
+`SESSION` seconds later. Not measured: separate processes and machines, runs, and Dagster, which launches a run for each
+decision of `assigned`; here a thread decides once a second.
 """
 
 import random
@@ -39,13 +39,13 @@ from rota.ids import key_of
 from simulator.worlds import make_partitions, make_team
 
 SESSION = 6.0  # seconds
-LONG_SESSION = 30.0  # where no worker dies
-CALM = 2.0  # seconds without a change, after which a happening is answered
+LONG_SESSION = 30.0  # if no worker dies
+CALM = 2.0  # seconds without a change, after which the group has settled
 LONG_CALM = {"claim, published": 3.0, "race, announced": 6.0}  # longer than a round, or a grab, lasts
 PATIENCE = 60.0  # seconds
-HOPS = {"race, fastest": 25.0}  # seconds that one is looked at which never comes to rest: longer than its lease time
+HOPS = {"race, fastest": 25.0}  # seconds of observation of a protocol that never settles: longer than its lease time
 STILL = 60.0  # seconds in which nothing happens: idle, and once more with late workers
-SCALE = 5.0  # lease times are so much shorter in the race; its delay is not
+SCALE = 5.0  # the lease times of the race are divided by this; its delay is not
 HURRIED: dict[str, dict[str, object]] = {
     "claim, published": {"steal": "published", "interval": 1.0},
     "race, fastest": {"decide": "fastest", "lease": 20.0},
@@ -53,7 +53,7 @@ HURRIED: dict[str, dict[str, object]] = {
 
 
 class Hand(threading.Thread):
-    """A worker: an agent over a session of its own. `lateness`: so many seconds more, in the mean, it rests."""
+    """A worker: an agent with its own session. `lateness`: the mean of the seconds added to its pauses."""
 
     def __init__(self, group: "RealGroup", worker: str, hosts: str) -> None:
         super().__init__(name=worker, daemon=True)
@@ -68,7 +68,7 @@ class Hand(threading.Thread):
         self.ended, self.changed = threading.Event(), ChangeSignal()
 
     def run(self) -> None:
-        """Looks until it is ended, as the process of a worker does."""
+        """Run cycles until it is ended, as the process of a worker does."""
         while not self.ended.is_set():
             if not self.lateness:
                 with suppress(CoordinationError):
@@ -80,7 +80,7 @@ class Hand(threading.Thread):
             self.changed.wait(self.agent.find_pause(BUSY_PAUSE, IDLE_PAUSE) + late)
 
     def die(self) -> None:
-        """No further step, and no goodbye."""
+        """End without another step and without closing the session."""
         self.ended.set()
         self.changed.set()
         self.port.cut()
@@ -127,7 +127,7 @@ class RealGroup:
         self.store.close()
 
     def start(self, *workers: str) -> float:
-        """They begin at once, all connected; returns when."""
+        """Start these workers at once, after all are connected. Return the time."""
         fresh = {worker: Hand(self, worker, self.hosts) for worker in workers}
         self.hands |= fresh
         began = time.monotonic()
@@ -155,13 +155,13 @@ class RealGroup:
         return {p: worker for p, worker in owners.items() if worker and worker not in self.dead}
 
     def be_late(self, seconds: float) -> None:
-        """Every worker looks so much later in the mean."""
+        """Make every worker poll later by this mean."""
         for hand in self.hands.values():
             hand.lateness = seconds
 
     def settle(self, since: float) -> float:
-        """Waits until every partition has a living owner and nothing changed for a while; returns when it did. One that
-        hops is given its time."""
+        """Wait until every partition has a live owner and no owner changed for a while. Return the time of the last change.
+        A protocol that never settles is observed for its time in `HOPS`."""
         calm = LONG_CALM.get(self.case.name, CALM)
         self.wait_until(
             lambda: (
@@ -172,7 +172,7 @@ class RealGroup:
         return time.monotonic()
 
     def wait_until(self, done: Callable[[], bool]) -> None:
-        """Looks until it is so, `PATIENCE` seconds at most."""
+        """Poll until `done()` is true, for at most `PATIENCE` seconds."""
         until = time.monotonic() + HOPS.get(self.case.name, PATIENCE)
         while not done() and time.monotonic() < until:
             time.sleep(0.05)
@@ -218,8 +218,8 @@ def measure(hosts: str, case: Case, partitions: int) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """What one group does where nothing happens: moves an hour, idle and with late workers, and what one worker reads and
-    writes in an idle minute."""
+    """The idle figures of one group: moves an hour, idle and with late workers, and the reads and writes of one worker in an
+    idle minute."""
 
     idle: float
     late: float
@@ -228,7 +228,7 @@ class Quiet:
 
 
 def watch_quiet(hosts: str, cases: Collection[tuple[Case, int]]) -> dict[tuple[str, int], Quiet]:
-    """All of them side by side, filled, for twice `STILL` seconds; by the name and the number of partitions."""
+    """Run all of them side by side for twice `STILL` seconds. Return their figures by name and number of partitions."""
     with ExitStack() as stack:
         groups: list[RealGroup] = []
         for case, partitions in cases:
@@ -262,7 +262,7 @@ def _watch_each(groups: Sequence[RealGroup]) -> Iterator[tuple[RealGroup, Quiet]
 
 
 def race(hosts: str, lateness: Sequence[float] = (0.0, 5.0), partitions: int = 100, periods: int = 2) -> list[Hops]:
-    """The race both ways and at each lateness, side by side, in lease times that are `SCALE` shorter."""
+    """Run the race by both rules and at each lateness, side by side, with lease times divided by `SCALE`."""
     lease = LEASE / SCALE
     with ExitStack() as stack:
         groups: dict[tuple[str, float], RealGroup] = {}

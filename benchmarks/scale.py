@@ -1,4 +1,5 @@
-"""What bookkeeping costs as tables age: a look and a claim at many files, an index of many files, a log of many versions.
+"""Measures the cost of bookkeeping in old tables: an observation and a claim with many files, an index of many files, a log
+of many versions.
 
     python benchmarks/scale.py main --files 300000 --partitions 1000
     python benchmarks/scale.py index --files 1000000 --partitions 16
@@ -6,18 +7,18 @@
     python benchmarks/scale.py batches --batches 250 --rows 1000
     python benchmarks/scale.py offsets --offsets 10000000 --commits 1000
 
-main      a table of `files` files in its checkpoint: what opening it costs, a look at all partitions, their claim and commit
-index     an index of `files` files: the first look of a process and each further one (both without listing the landing
-          folder), the looks of one run that reads one new file of each partition, and an append of one file
-versions  a log of `versions` commits, its newest checkpoint 50 before the end: opening, a look, what others altered, and a
-          claim and a commit of one file
-batches   `batches` commits of one file of `rows` rows each: how many files there are at most, and at the end, and what
-          putting them together costs a batch, in CPU time
-offsets   a stream of `offsets` consumed messages in `commits` commits: what `rota why`, `rota check` and the choice of a
-          replay cost, by time, by change and by file; no broker is asked
+main      a table of `files` files in its checkpoint: to open it, to read the positions of all partitions, claim and commit
+index     an index of `files` files: the first observation of a process and each further one (without a listing of the
+          landing folder), those of a run that reads one new file of each partition, and an append of one file
+versions  a log of `versions` commits, its newest checkpoint 50 before the end: to open it, to read positions and foreign
+          commits, and a claim and a commit of one file
+batches   `batches` commits of one file of `rows` rows each: the number of files at most and at the end, and the CPU time per
+          batch of merging them
+offsets   a stream of `offsets` consumed messages in `commits` commits: the cost of `rota why`, `rota check` and of choosing
+          a replay by time, by change and by file; without a broker
 
-Each part is measured in a process of its own, which opens a table once and then reads what is new. Rows marked so are of a
-process that begins, without a cache. Seconds, the least of three where nothing is written. Peak memory in MiB.
+Each part is measured in its own process, which opens a table once and then reads new commits. Marked rows are of a new
+process without a cache. Seconds are the least of three if nothing is written. Peak memory is in MiB.
 """
 
 import argparse

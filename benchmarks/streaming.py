@@ -1,17 +1,17 @@
-"""A trickle and a kill, rota beside Structured Streaming with a trigger of a second.
+"""Compares rota with Structured Streaming with a trigger of a second: frequent small files, and kills.
 
     python -m benchmarks.streaming --minutes 3 --kills 5 [--write]
 
-Both get one small file in 3 s over 8 folders, each up to a second late, so that it meets all phases of a look. Freshness is
-the time from a file's rename into its folder until its rows are committed: for rota a version of the table, for Spark an
-entry in the log beside its Parquet. Spark reads a file at once, also one that is still being written: files must be renamed
-into place. With `settle=0` rota asks the same of its users. By itself it rests a file for 2 s before it reads it.
+Both get one small file every 3 s over 8 folders, each up to a second late, so that files land at all phases of a poll.
+Freshness is the time from a file's rename into its folder until its rows are committed: for rota a version of the table, for
+Spark an entry in the log beside its Parquet. Spark reads a file at once, also an incomplete one: files must be renamed into
+place. rota with `settle=0` requires the same. By default it waits until a file was unchanged for 2 s.
 
-rota       the whole stack of `rota up`, two workers with a Spark each; a kill is -9 to the worker in the middle of a batch,
-           with the default session of 10 s; the other worker goes on.
-streaming  one process, killed with -9 in the middle of a batch and started again at once, without a supervisor's pause.
+rota       the stack of `rota up` with two workers, each with a Spark; the worker is killed by kill -9 in the middle of a
+           batch, with the default session of 10 s; the other worker takes over.
+streaming  one process, killed by kill -9 in the middle of a batch and restarted at once, without a supervisor's pause.
 
-A file that is not committed in the end is an error.
+A file that is not committed at the end is an error.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What the workers of a measured group asked ZooKeeper for, and which worker owned which partition when.
+"""Counts the requests of a measured group to ZooKeeper, and records which worker owned which partition when.
 
-Law: it looks at what is sent and answered, and takes part in nothing. A write that was refused is no change. Where several
-threads write, the first write may be reported last: the version of the record gives the order.
+Law: it only observes requests and answers. A refused write is no change. If several threads write, the first write may be
+reported last: the version of the record gives the order.
 """
 
 import json
@@ -45,7 +45,7 @@ class Tally:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def attach(self, store: Store) -> None:
-        """From now on this client is looked at."""
+        """Observe this client from now on."""
         get_many, children, multi = store.get_many, store.children, store.multi
 
         def get_seen(paths: Sequence[str]) -> tuple[Node | None, ...]:
@@ -87,7 +87,7 @@ class Tally:
             self.heard(change, before.owner if before else None)
 
     def find_last(self, start: float, stop: float) -> float:
-        """When a partition changed hands last between the two; `start` if none did."""
+        """Return the time of the last change of owner between the two; `start` if there was none."""
         return max((c.at for c in tuple(self.changes) if start <= c.at < stop), default=start)
 
 
@@ -106,7 +106,7 @@ def arrange(changes: Iterable[Change]) -> list[Change]:
 
 
 def count_taken(changes: Iterable[Change], dead: Collection[str] = ()) -> int:
-    """How often a partition was claimed of which a worker that is not among the dead had not let go."""
+    """Count the claims of partitions that a live worker had not released. `dead`: workers that do not count as live."""
     owners: dict[str, Change] = {}
     taken = 0
     for change in arrange(changes):

@@ -1,19 +1,19 @@
-"""A trickle: one small file in 3 s over 8 partitions, two workers, on the stack of `rota up` in a folder of its own. A file
-lands up to a second late, at no fixed phase of a process that looks each second.
+"""Measures frequent small files: one every 3 s over 8 partitions, two workers, on a stack of `rota up` in a new folder. A
+file lands up to a second late, at all phases of a poll.
 
-    python -m benchmarks.trickle                          10 minutes of a trickle, after a minute without
-    python -m benchmarks.trickle --before 5 --kills 10    also as it was with a run for each batch, and with killed workers
+    python -m benchmarks.trickle                          10 minutes with files, after a minute without
+    python -m benchmarks.trickle --before 5 --kills 10    also with a run for each batch, and with killed workers
 
-First the stack is idle: the processor time of all its processes (ZooKeeper, daemon, page, code servers, two workers
-with Spark) is counted. Then files land. Printed, with what is wanted: runs and megabytes of Dagster's storage an hour, and
-freshness: the time from a file's rename into the landing folder until its rows are in a version of the table, without
-`settle` (2 s), in which a file rests. Storage is counted once the last run has ended. Files that are not in the table in
-the end are an error. How often the page calls a check "Not Evaluated" is sampled four times a second, which costs CPU.
-`--before` plays so many minutes more on another stack with ROTA_LINGER=0: a run is one batch.
-`--kills` kills so many workers on a third one, each in the middle of a batch: the seconds until another one committed for
-it, and the parts of each. `--protocol` and `--session` are of that stack; the session timeout is rota's default. Parts under
-`assigned`: the end of the session, the sensor's tick, the controller's epoch, the second sensor's tick, the launch of a run,
-its query with claim and commit. A part of 0.0 s was over before the one that precedes it.
+First the stack is idle: the CPU time of all its processes (ZooKeeper, daemon, page, code servers, two workers with Spark)
+is counted. Then files land. Printed beside the wanted values: runs and megabytes of Dagster's storage an hour, and
+freshness: the time from a file's rename into the landing folder until its rows are in a version of the table, minus
+`settle` (2 s). Storage is counted once the last run has ended. Files that are not in the table at the end are an error. How
+often the page shows a check as "Not Evaluated" is sampled four times a second, which costs CPU. `--before` runs for these
+minutes on another stack with ROTA_LINGER=0: a run is one batch. `--kills` kills these workers on a third stack, each in the
+middle of a batch: the seconds until another one committed for it, and their parts. `--protocol` and `--session` apply to
+that stack; the session timeout is rota's default. Parts under `assigned`: the end of the session, the sensor's tick, the
+controller's epoch, the second sensor's tick, the launch of a run, its query with claim and commit. A part of 0.0 s ended
+before the part before it.
 """
 
 import argparse
@@ -244,8 +244,8 @@ def play(folder: Path, minutes: float, idle: float = 0.0, settle: float = SETTLE
 
 
 def play_kills(folder: Path, kills: int, protocol: str = "assigned", session: str = SESSION) -> list[KillFigures]:
-    """Kills a worker in the middle of a batch, again and again, while files land; each time another joins. A batch is short:
-    a kill that comes too late for it counts for nothing."""
+    """Kill a worker in the middle of a batch, repeatedly, while files land; each time another joins. A kill that comes too
+    late for its batch does not count."""
     done, over = list[KillFigures](), threading.Event()
     (folder / "pipelines").mkdir(parents=True)
     (folder / "pipelines" / "group.py").write_text(GROUP.format(protocol=protocol))

@@ -1,7 +1,7 @@
 """A protocol in virtual time: the shipped agents over a ZooKeeper in memory, without runs.
 
-An answer of ZooKeeper takes 10 ms in the mean, a session ends 10 s after its worker died, and an agent rests as long as its
-process lets it. The controller of `assigned` is the simulator's: it looks once a second. Dagster's launches a run for each
+An answer of ZooKeeper takes 10 ms on average, a session ends 10 s after its worker died, and an agent pauses as in its
+process. The controller of `assigned` is the simulator's, which polls once a second. Dagster launches a run for each
 decision, which takes some seconds more.
 """
 
@@ -18,10 +18,10 @@ from simulator.worlds import make_partitions, make_team
 
 WORKERS = 10
 JOINS, DIES = f"w{WORKERS + 1:02}", "w03"
-CALM = 90.0  # seconds in which a happening is answered
+CALM = 90.0  # seconds in which the group settles
 STILL = 300.0  # seconds in which nothing happens: idle, and once more with late workers
 MINUTE = 60.0
-LATE = 1.0  # seconds that a look of a worker comes late in the mean, where workers are late
+LATE = 1.0  # seconds by which late workers poll later, on average
 ROUND = 36.0  # seconds, the longest round of the published claims, which place one partition each
 
 
@@ -41,7 +41,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One protocol at one size. `idle` and `late` are moves an hour where nothing changes; `asked` are reads and writes of a
+    """One protocol at one size. `idle` and `late` are moves an hour while nothing changes; `asked` are reads and writes of a
     worker in an idle minute, and in the minute after the join. None: not measured."""
 
     name: str
@@ -57,9 +57,9 @@ class Row:
 
 
 class Stretch(Simulation):
-    """A simulation whose workers may be late, whose looks may all be counted, and which calls `marks` at their times.
+    """A simulation whose workers may be late, whose polls may all be counted, and which calls `marks` at their times.
 
-    `lateness`: so many seconds more, in the mean, pass until a worker looks again."""
+    `lateness`: the mean of the seconds by which a worker polls later."""
 
     def __init__(self, world: World, case: Case, seed: int = 1) -> None:
         self.tally = Tally(lambda: self.now, counting=False)
@@ -72,22 +72,22 @@ class Stretch(Simulation):
         self.marks: dict[float, Callable[[], None]] = {}
 
     def is_quiet(self, worker: WorkerProcess) -> bool:
-        """Not where looks are counted: then every one is taken."""
+        """Return False if polls are counted, so that each poll happens."""
         return not self.tally.counting and super().is_quiet(worker)
 
     def rest(self, worker: WorkerProcess) -> float:
-        """As long as the process of a worker lets it rest, and as much longer as it is late."""
+        """Return the pause of a worker's process plus its lateness."""
         pause = self.rng.uniform(0.9, 1.1) * worker.agent.find_pause(BUSY_PAUSE, IDLE_PAUSE)
         return pause + (self.rng.expovariate(1 / self.lateness) if self.lateness else 0.0)
 
     def run(self) -> Result:
-        """As a simulation runs."""
+        """See `Simulation.run`."""
         for when, call in self.marks.items():
             self.timeline.at(when, call)
         return super().run()
 
     def _hear(self, change: Change, before: str | None) -> None:
-        """A live worker that did not release the partition works on it until its next look: it is doubly owned."""
+        """Count a partition as doubly owned if a live worker did not release it, until that worker's next poll."""
         if (
             change.owner
             and before
@@ -114,7 +114,7 @@ def make_world(name: str, partitions: int, happenings: tuple[Happening, ...], en
 
 
 def measure(case: Case, partitions: int) -> Row:
-    """Ten workers fill, nothing happens, nothing happens while they are late, one joins, one is killed."""
+    """Play one protocol: ten workers claim, are idle, are idle and late, one joins, one is killed."""
     each = partitions / WORKERS
     filled = answer = CALM + (ROUND * (each + 3) if case.in_rounds else 0.0)
     late = filled + STILL

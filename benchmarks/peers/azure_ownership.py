@@ -1,10 +1,10 @@
-"""Azure's OwnershipManager over an in-memory store with a clock of its own; prints one JSON line.
+"""Azure's OwnershipManager over an in-memory store with its own clock; prints one JSON line.
 
 One round is one call of `claim_ownership` by every live processor, one after another in a seeded order: one load
 balancing interval, 30 s by default. Counted: rounds until every partition is owned and max - min <= 1, owner changes,
-and what still moves in the 20 rounds after that. Also the seconds until the last of those changes; partition-seconds in
-which no live processor owns one, and in which one was taken from a live processor that has not called since, and so goes
-on with it; and the records that a processor reads and writes in a minute, until then (busy) and in the 20 rounds.
+and the owner changes in the 20 rounds after that. Also the seconds until the last of those changes; partition-seconds
+without a live owner; partition-seconds in which a processor still works on a partition that was taken from it; and the
+records that a processor reads and writes in a minute, until then (busy) and in the 20 rounds.
 """
 
 import copy
