@@ -119,13 +119,13 @@ class Scene:
         """Return the time of the worker's own monotonic clock."""
         return self.now
 
-    def heard(self, run: "RunProcess", event: "Event") -> None:
+    def note_event(self, run: "RunProcess", event: "Event") -> None:
         """Called when a run reported a partition."""
 
-    def said(self, worker: "WorkerProcess", word: str, facts: dict[str, object]) -> None:
+    def note_decision(self, worker: "WorkerProcess", word: str, facts: dict[str, object]) -> None:
         """Called when an agent logged a decision."""
 
-    def broke(self, process: object, error: RotaError) -> None:
+    def note_error(self, process: object, error: RotaError) -> None:
         """Called when a run ended early."""
 
     def ports(self, job: Job) -> Ports:
@@ -210,7 +210,7 @@ class WorkerProcess:
             self.stage.checker.note_claim(self.incarnation or "", str(facts["partition"]), str(facts["reason"]))
         if word.endswith("-refused"):
             self.seen = -1  # another process wrote first
-        self.stage.said(self, word, facts)
+        self.stage.note_decision(self, word, facts)
 
 
 class RunProcess:
@@ -267,7 +267,7 @@ class RunProcess:
         except ForeignTable as error:
             stage.checker.note("foreign", str(error))
         except RotaError as error:
-            stage.broke(self, error)
+            stage.note_error(self, error)
         finally:
             self.stop()
         self.store.close()
@@ -283,7 +283,7 @@ class RunProcess:
             self.stage.checker.note_report(event.partition, event.start, event.end)
         elif isinstance(event, ParkedPartition) and event.restored:
             self.stage.checker.note("restored", event.reason)
-        self.stage.heard(self, event)
+        self.stage.note_event(self, event)
         if event.partition in self.working:
             self._ends(event.partition)
 

@@ -4,7 +4,7 @@ Laws (each is in the suite of logs): a draft conflicts if a transaction that it 
 were written after its base, or rows were removed; else it becomes the newest commit, even if its base is old. A commit may
 land although its call fails.
 
-A file of a batch stands for a row per offset between the bounds of its statistics; it has no other content.
+A file of a batch has a row per offset between the bounds of its statistics; it has no other content.
 """
 
 import json

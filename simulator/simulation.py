@@ -219,7 +219,7 @@ class Simulation(Stage):
         offset, rate = self.world.skew.get(worker, (0.0, 1.0))
         return offset + rate * self.now
 
-    def broke(self, process: object, error: RotaError) -> None:
+    def note_error(self, process: object, error: RotaError) -> None:
         """Ignore the failure: the next run does the work."""
 
     def must_give(self, incarnation: str) -> bool:

@@ -121,7 +121,7 @@ def lock_instead(op: Op, ops: Sequence[Op]) -> Op:
 
 @dataclass(frozen=True, slots=True)
 class Blind(Entry):
-    """A checkpoint that is written whatever stands there."""
+    """A checkpoint that is written whatever the node has."""
 
     @property
     def backwards(self) -> bool:

@@ -18,7 +18,7 @@ RACERS = 16
 @dataclass(frozen=True)
 class Place:
     """What a pipeline calls `address`, and in which folder its files are (`files`), so that a checker reads them without
-    asking anybody: on a disk the same path, of a bucket the folder in which the server keeps it."""
+    asking the server: on a disk the same path, of a bucket the folder in which the server keeps it."""
 
     address: str
     files: Path

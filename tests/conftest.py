@@ -103,8 +103,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def rank(item: pytest.Item) -> tuple[int, int]:
-    """Where a test stands. The face's tests on the whole line come after the others, so that it runs for them only; those
-    of pipelines that a reload brings come last, so that nobody watches these before."""
+    """The position of a test. The face's tests on the whole line come after the others, so that it runs for them only; those
+    of pipelines that a reload brings come last, so that no earlier test watches these."""
     below, fixtures = _below(item.nodeid), getattr(item, "fixturenames", ())
     first = next((i for i, folder in enumerate(FIRST) if below.startswith(folder)), len(FIRST))
     return first + below.startswith(PURE), below.startswith(FACE) * (("line" in fixtures) + ("reload" in fixtures))
@@ -142,7 +142,7 @@ def bucket(bucket_server: "BucketServer", monkeypatch: pytest.MonkeyPatch) -> st
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How long an example took, or the making of one, says how busy the machine was: it fails no test.
+# How long an example took, or the making of one, depends on the load of the machine: it fails no test.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("push", settings.get_profile("unhurried"), max_examples=25)
 settings.load_profile("push" if PUSH else "unhurried")

@@ -30,7 +30,7 @@ NEWEST = re.compile(rb"<Contents>(?:(?!<Contents>).)*</Contents>(?!.*<Contents>)
 
 @dataclass
 class FaultyStore:
-    """`choose` says of a method and a target (path and query) what becomes of that request: one of `FAULTS`, or nothing.
+    """`choose` returns what happens to a request with this method and target (path and query): one of `FAULTS`, or nothing.
     `before` is called before a request is forwarded. `struck`: how often each fault was."""
 
     server: BucketServer

@@ -17,7 +17,7 @@ JAAS = """Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required 
 
 
 def password(role: str) -> str:
-    """What the person who set the server up gave the role."""
+    """The settings that the operator of the server gave the role."""
     return f"s3cret-of-the-{role}"
 
 
@@ -62,7 +62,7 @@ class Guarded:
     pki: Authority
 
     def environment(self, scheme: str, role: str) -> Mapping[str, str]:
-        """The names that a process of the role sets; without a role: those of nobody in particular."""
+        """The names that a process of the role sets; without a role: those of any client."""
         if scheme == "x509":
             mine = {
                 "ROTA_ZOOKEEPER": self.secure,
@@ -94,7 +94,7 @@ def write_users(folder: Path) -> Path:
 
 
 def configure(pki: Authority, port: int) -> tuple[str, ...]:
-    """What zoo.cfg says beside the ordinary."""
+    """The lines of zoo.cfg beside the usual ones."""
     return (
         "authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",

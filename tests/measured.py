@@ -1,4 +1,4 @@
-"""A partition that was measured for long: what its checkpoint says."""
+"""A partition that was measured for long: its checkpoint."""
 
 from rota.coordination.records import Checkpoint
 

@@ -19,7 +19,7 @@ def command(paths: tuple[str, ...], remove: bool, group: str, as_json: bool) -> 
 
     Rota concludes nothing from an unreadable record in ZooKeeper: what depends on it waits. If a newer rota wrote the
     record, update this one instead. With --remove, the unreadable records at or below each PATH are removed; those that
-    the group needs are created anew.
+    the group needs are created again.
     """
     from rota.coordination.repair import EFFECT, find_unreadable, repair
 

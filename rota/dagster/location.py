@@ -119,7 +119,7 @@ def _choose(
             _merge(replace(catalog, pipelines={name: pipeline}), [], names, resources)
         except Exception as error:
             assert pipeline.module is not None
-            why = f"{pipeline.module.__file__}: {flatten(error)}. Mend the file; the others are served"
+            why = f"{pipeline.module.__file__}: {flatten(error)}. Correct the file; the others are served"
             refused[_name_file(pipeline.module)] = why
     modules = [module for module in catalog.modules if _name_file(module) not in refused]
     modules.sort(key=lambda module: catalog.ages.rank(Path(_name_file(module)).stem))
@@ -129,7 +129,7 @@ def _choose(
     left_out = dict(catalog.left_out)
     for module, why in less.items():
         also = f"{left_out[file]}; " if (file := _name_file(module)) in left_out else ""
-        left_out[file] = f"{also}{module.__file__}: {why}. Mend the file; its pipeline is served"
+        left_out[file] = f"{also}{module.__file__}: {why}. Correct the file; its pipeline is served"
     for line in (*refused.values(), *left_out.values()):
         log.warning(line)
     return replace(kept, left_out=left_out), own

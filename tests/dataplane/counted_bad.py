@@ -1,4 +1,4 @@
-"""Which rows of the quarantine count, as docs/tables.md says."""
+"""Which rows of the quarantine count, as docs/tables.md states."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable

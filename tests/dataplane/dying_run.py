@@ -33,7 +33,7 @@ STEPS = (
     "set aside",
     "before the commit",
     "committed",
-    "told",
+    "reported",
     "checkpointed",
 )
 
@@ -97,7 +97,7 @@ def arm(step: str) -> None:
         "set aside": (Ledger, "commit", die_after(Ledger.commit, "quarantine")),
         "before the commit": (Ledger, "commit", die_before(Ledger.commit)),
         "committed": (Ledger, "commit", die_after(Ledger.commit, "main")),
-        "told": (verb, "write_checkpoints", die_at_checkpoints(verb.write_checkpoints, first=False)),
+        "reported": (verb, "write_checkpoints", die_at_checkpoints(verb.write_checkpoints, first=False)),
         "checkpointed": (verb, "write_checkpoints", die_at_checkpoints(verb.write_checkpoints, first=True)),
     }
     owner, name, replacement = what[step]
@@ -122,7 +122,7 @@ def run(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *ke
 
 
 def fork(out: str, *of: str) -> int:
-    """A process that does the run `of`, and writes what it says to the file `out`."""
+    """A process of the run `of`, which writes its events to the file `out`."""
     pid = os.fork()
     if not pid:
         file = os.open(out, os.O_WRONLY | os.O_CREAT, 0o600)

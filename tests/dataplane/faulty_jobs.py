@@ -1,4 +1,4 @@
-"""Runs over a Spark that is not there, whose jobs fail as a test says."""
+"""Runs without Spark, whose jobs fail as a test declares."""
 
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ def spark(answers: bool = True) -> Any:
 
 
 class Faults:
-    """Stands in for Spark's work: the job fails with `fault(partition, range)` of the first that has one."""
+    """Replaces Spark's work: the job fails with `fault(partition, range)` of the first that has one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: Callable[[str, Range], str | None]) -> None:
         self.jobs: list[Mapping[str, Range]] = []

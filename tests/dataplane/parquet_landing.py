@@ -55,7 +55,7 @@ class ParquetWorld:
         self.put(key, rows)
 
     def put(self, key: str, rows: pa.Table, data: bytes = b"") -> None:
-        """One file of these rows; `data` where somebody else wrote them."""
+        """One file of these rows; `data` if another program wrote them."""
         files = self.landed.setdefault(key, [])
         sink = io.BytesIO()
         pq.write_table(rows, sink, store_decimal_as_integer=True)

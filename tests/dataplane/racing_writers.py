@@ -29,7 +29,9 @@ class Race:
 
     location: str
     tokens: Any = field(default_factory=lambda: iter(range(1, 10**6)))
-    told: list[tuple[str, str]] = field(default_factory=list)  # partition and id of commits that the ledger said are in
+    reported: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # partition and id of commits that the ledger reported
     refused: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
 
@@ -46,7 +48,7 @@ class Race:
         try:
             claimed = table.claim({partition: token}, {partition: 0})
             if not claimed.newer:
-                self.told.append((partition, table.commit(claimed, make_batch(table, claimed)).commit))
+                self.reported.append((partition, table.commit(claimed, make_batch(table, claimed)).commit))
                 return True
             self.refused["claim"] += 1
         except (Fenced, OffsetGap) as error:
@@ -60,11 +62,11 @@ class Race:
             list(pool.map(self.write, range(WRITERS)))
 
     def count(self, table: Path) -> dict[str, int]:
-        """By the files of the log in this folder. All 0: each commit that somebody was told of is there once."""
+        """Counts by the files of the log in this folder. All 0: each reported commit is there once."""
         there = Counter(one.get("rota.commit") for one in log(table).commits)
         return {
-            "told and not there": sum(not there[one] for _, one in self.told),
-            "there twice": sum(there[one] > 1 for _, one in self.told),
+            "reported and not there": sum(not there[one] for _, one in self.reported),
+            "there twice": sum(there[one] > 1 for _, one in self.reported),
         }
 
     def check(self, table: Path) -> None:

@@ -83,5 +83,5 @@ def prepare(world: World) -> None:
     fill(world, "0", "1")
     pin(world.tree, "p:a", "w1")
     world.call("q")
-    world.give("a")  # the page was loaded anew: the group knows both names, and somebody owns the new one
+    world.give("a")  # the page was loaded anew: the group knows both names, and a worker owns the new one
     park(world.tree, "p:a", "mend p:a", offset=2)

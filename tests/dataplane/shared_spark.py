@@ -1,4 +1,4 @@
-"""One Spark server for all processes that run the tests: whoever asks first starts it, whoever leaves last ends it.
+"""One Spark server for all processes that run the tests: the first process starts it, the last one ends it.
 
 To start and to warm up costs a Spark some fifteen seconds of a core, as much as a hundred of the tests' queries.
 Law: a test may take its slots for some seconds, and no more. What fills its disk or kills it is in test_disturbed_spark.
@@ -19,7 +19,7 @@ SLOTS = 4  # a job of the tests is one task: as many processes do not wait for e
 
 @contextmanager
 def share_spark(folder: Path) -> Iterator[str]:
-    """The endpoint of the server whose users share `folder`. Who dies has left, too: the system lets go of his locks."""
+    """The endpoint of the server whose users share `folder`. A dead process has left, too: the system frees its locks."""
     note = folder / "spark.json"
     with (folder / "spark.users").open("ab") as users:
         with lock(folder):
@@ -38,7 +38,7 @@ def share_spark(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Nobody else comes or leaves meanwhile."""
+    """No other process comes or leaves meanwhile."""
     with (folder / "spark.lock").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

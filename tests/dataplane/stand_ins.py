@@ -1,4 +1,4 @@
-"""What stands in for Spark and for another owner in tests that need neither."""
+"""Replacements of Spark and of another owner in tests that need neither."""
 
 from collections.abc import Callable
 from types import SimpleNamespace

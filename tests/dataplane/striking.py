@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 @contextmanager
 def strike_at(place: object, name: str, act: Callable[[], object], *, before: bool) -> Iterator[None]:
-    """`act` happens once, `before` the first call of this function of `place`, else after it. Fails if nobody calls it."""
+    """`act` happens once, `before` the first call of this function of `place`, else after it. Fails if never called."""
     real, armed = getattr(place, name), [True]
 
     def meanwhile(*args: object, **more: object) -> object:

@@ -1,5 +1,5 @@
-"""A column of a landed Parquet file that nobody declared, with `new_columns="add"`: its values are in the table, or its
-partition stops and says why."""
+"""A column of a landed Parquet file that is not declared, with `new_columns="add"`: its values are in the table, or its
+partition stops with the reason."""
 
 import json
 from datetime import date
@@ -114,7 +114,7 @@ POOL = {
 
 
 @pytest.mark.parametrize(("anywhere", "seed"), [("disk", 0), ("disk", 1), ("bucket", 2)], indirect=["anywhere"])
-def test_whatever_lands_each_value_is_in_the_table_or_its_partition_stops_and_says_why(
+def test_whatever_lands_each_value_is_in_the_table_or_its_partition_stops_with_the_reason(
     seed: int, anywhere: ParquetWorld
 ) -> None:
     draw = Random(seed)
@@ -256,7 +256,7 @@ def test_what_it_cannot_be_is_one_line(columns: dict[str, pa.Array], why: str, t
         ("Price", "double", "Column Price is price in the table"),
     ],
 )
-def test_of_two_who_add_a_column_at_once_the_later_one_has_the_same_or_is_told(
+def test_of_two_runs_that_add_a_column_at_once_the_later_has_the_same_or_is_refused(
     column: str, kind: str, said: str, tmp_path: Path
 ) -> None:
     table = ledger(tmp_path)

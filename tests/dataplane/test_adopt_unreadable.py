@@ -49,7 +49,7 @@ def test_a_group_whose_settings_are_torn_goes_on_once_its_tables_are_adopted(tmp
     assert dict(done.offsets) == {"p:a": 1}
     assert tree.owned()["p:a"].token > token
     with pytest.raises(ForeignTable, match="another group"):
-        main.claim({"p:a": token + 10_000}, {"p:a": 0})  # whoever works under the id of before
+        main.claim({"p:a": token + 10_000}, {"p:a": 0})  # a run that works under the former id
     world.rows("a", "1", 1)
     with pytest.raises(EnvironmentFailed, match="no Spark"):
         world.run("a", connect=no_spark)

@@ -1,4 +1,4 @@
-"""Bad input of every kind: one clear line, nothing lost, nobody else held up."""
+"""Bad input of every kind: one clear line, nothing lost, no other partition delayed."""
 
 from typing import Any
 
@@ -148,8 +148,8 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
         ("source=source(), transform=lambda t: t.selectExpr('*', 'cast(raise_error(word) as string) e')", "w0", False),
     ],
 )
-def test_what_no_other_data_mends_needs_a_person_at_once(world: World, text: str, said: str, person: bool) -> None:
-    """A typo in a schema was tried again for ever, and called nobody."""
+def test_what_no_other_data_repairs_needs_a_person_at_once(world: World, text: str, said: str, person: bool) -> None:
+    """A typo in a schema was tried again for ever, and sent no alert."""
     world.write(f"pipeline = Pipeline({text}, table=delta({{table!r}}))\n")
     world.give("a")
     world.rows("a", "0", 2)
@@ -172,7 +172,7 @@ def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> Non
     assert sorted((r["_offset"], r.get("m")) for r in log(world.table / "main").rows()) == [(0, None), (1, 1)]
 
 
-def test_the_poison_stands_alone_at_the_start_before_it_is_skipped(world: World) -> None:
+def test_the_poison_is_alone_at_the_start_before_it_is_skipped(world: World) -> None:
     """`rota skip` takes what the park names: the good files before it were written, and those behind it follow."""
     world.write(UDF)
     world.give("a")
@@ -308,7 +308,7 @@ def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_a_parquet_file_without_a_declared_column_parks_unless_null_is_wanted(world: World, wanted: bool) -> None:
-    """Spark reads null for what is not there: a producer who renames a column would empty it, and nobody would know."""
+    """Spark reads null for what is not there: a producer that renames a column would empty it without a report."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

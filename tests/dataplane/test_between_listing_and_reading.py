@@ -1,8 +1,8 @@
 """Files that are appended to, replaced, cut or deleted while a run is on its way to them, in each format, at each moment.
 
 Law: what is committed under an offset are the records that its file had when it got the offset, all of them and no other,
-and a file that is another one since is named. Else nothing of it is committed, and its partition says why. The partition
-beside it goes on.
+and a file that is another one since is named. Else nothing of it is committed, and its partition has the reason. The
+partition beside it goes on.
 """
 
 import io
@@ -114,7 +114,7 @@ def play(format: str, moment: str, world: World, changes: Collection[str]) -> li
         p = world.pipeline.partition(key)
         reason = parked[p].record.reason if p in parked else ""
         if p not in found and f"{key}/0.{format} (offset 0)" not in reason:
-            wrong.append(f"{key}: nothing is committed, and it says {reason!r}, {said.get(p)!r}")
+            wrong.append(f"{key}: nothing is committed, and the reason is {reason!r}, {said.get(p)!r}")
         elif p in found and found[p] != Counter(range(20)):
             wrong.append(f"{key}: {found[p]}")
         elif p in found and (p in named) != (key not in ("untouched", "deleted")):

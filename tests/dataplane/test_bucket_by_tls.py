@@ -79,7 +79,7 @@ def run(script: str, environ: dict[str, str], *words: str) -> "subprocess.Comple
 
 
 def test_all_that_speak_to_a_store_trust_the_authority_that_is_named(authority: Path, server: BucketServer) -> None:
-    """`AWS_CA_BUNDLE` for what rota opens, and `SSL_CERT_FILE` for delta-rs, which knows no other; without them nobody
+    """`AWS_CA_BUNDLE` for what rota opens, and `SSL_CERT_FILE` for delta-rs, which knows no other; without them none
     speaks to it."""
     place = f"s3://{server.make_bucket()}/p"
     environ = {**os.environ, **server.environ, "AWS_REGION": REGION}
@@ -92,13 +92,13 @@ def test_all_that_speak_to_a_store_trust_the_authority_that_is_named(authority: 
 
 @pytest.mark.release  # the other test has the store by TLS, test_landing_in_bucket.py has Spark that reads a bucket
 def test_spark_reads_and_its_tasks_write_by_a_trust_store_of_java(authority: Path, server: BucketServer) -> None:
-    """As docs/tables.md has it: driver and executors are told of the store; `AWS_CA_BUNDLE` is for Arrow in the tasks."""
+    """As docs/tables.md has it: driver and executors get the store; `AWS_CA_BUNDLE` is for Arrow in the tasks."""
     words = "-importcert -noprompt -alias store -file ca.pem -keystore trusted.jks -storetype jks -storepass changeit"
     keytool = Path(find_java()).with_name("keytool")
     subprocess.run([str(keytool), *words.split()], cwd=authority, check=True, capture_output=True)
     own = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}  # of other tests' Spark
     environ = {**own, **server.environ, "AWS_REGION": REGION, "AWS_CA_BUNDLE": str(authority / "ca.pem")}
-    told = f"{QUICK_START} -Djavax.net.ssl.trustStore={authority / 'trusted.jks'}"
+    options = f"{QUICK_START} -Djavax.net.ssl.trustStore={authority / 'trusted.jks'}"
     environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LAUNCHER_OPTS": " ".join(LIGHT)}
-    done = run(SPARK, environ, f"s3://{server.make_bucket()}/p", told)
+    done = run(SPARK, environ, f"s3://{server.make_bucket()}/p", options)
     assert done.returncode == 0, done.stderr[-2000:]

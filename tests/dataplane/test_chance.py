@@ -1,4 +1,4 @@
-"""A transform that is another one each time: what a run wrote and did not commit is seen by nobody, and the next one's rows
+"""A transform that is another one each time: what a run wrote and did not commit is never seen, and the next one's rows
 are one batch of its own."""
 
 from collections import Counter
@@ -56,4 +56,4 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     assert all(r["_offset"] == int(str(r["n"])) // 50 for r in rows)
     assert 0 < len({n for _, n, _ in keys}) <= 100
     assert len({*died}) == 2
-    assert all(any(one.rglob("*.parquet")) for one in died), "they were written, and nobody sees them"
+    assert all(any(one.rglob("*.parquet")) for one in died), "they were written, and no reader sees them"

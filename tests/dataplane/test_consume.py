@@ -33,8 +33,8 @@ def test_what_lands_is_consumed_once(world: World) -> None:
     assert (work.worker, work.lags) == ("w1", {"p:b": (0, 1), "p:carrier=AA": (0, 3)})
     events = world.run("carrier=AA", "b")
     assert all(isinstance(e, CommittedBatch) for e in events), events
-    told = {e.partition: (e.start, e.end, e.rows, e.lag, e.bad_rows) for e in events}
-    assert told == {"p:carrier=AA": (0, 3, 30, 0, 0), "p:b": (0, 1, 10, 0, 0)}
+    reported = {e.partition: (e.start, e.end, e.rows, e.lag, e.bad_rows) for e in events}
+    assert reported == {"p:carrier=AA": (0, 3, 30, 0, 0), "p:b": (0, 1, 10, 0, 0)}
     assert not find_work(world.tree, world.pipeline, world.ports.source)
     assert {type(e) for e in world.run("carrier=AA", "b")} == {IdlePartition}
     world.rows("b", "later", 5)
@@ -57,7 +57,7 @@ def test_only_what_the_incarnation_owns_and_should_hold(world: World) -> None:
         world.rows(key, "0", 1)
     world.give("a", "b", "c", incarnation=world.join("w2"))
     world.give("a", "b", incarnation=world.join("w1"))
-    world.give("a")  # b is on its way to somebody else
+    world.give("a")  # b is on its way to another worker
     world.tree.grow("p", ("d",))
     found = read_owners(world.tree, world.pipeline, ["p:a", "p:b", "p:c", "p:d", "p:none"])
     assert [ps for i, ps in found.by_incarnation.items() if i.startswith("w1@")] == [("p:a",)]
@@ -116,7 +116,7 @@ def test_where_a_partition_starts_is_written_down_at_the_first_observation(
     if start == "latest":
         assert [w.lags for w in find_work(world.tree, world.pipeline, world.ports.source)] == [
             {"p:a": (0, 3)}
-        ]  # nobody looked yet
+        ]  # before the first observation
         assert [type(e) for e in world.run("a")] == [IdlePartition]
         assert not find_work(world.tree, world.pipeline, world.ports.source)
     world.rows("a", "3", 1)
@@ -125,13 +125,13 @@ def test_where_a_partition_starts_is_written_down_at_the_first_observation(
 
 
 def test_latest_skips_what_is_there_at_first_and_nothing_of_a_folder_that_appears_later(world: World) -> None:
-    """The first files of each new folder were skipped, whoever made it and whenever."""
+    """The first files of each new folder were skipped, by any producer and at any time."""
     world.write("pipeline = Pipeline(source=source(start='latest'), table=delta({table!r}))\n")
     for key in "ab":
         world.rows(key, "0", 4)
     world.give("a")
     assert [type(e) for e in world.run("a")] == [IdlePartition]
-    world.rows("c", "0", 2)  # appears before anybody ran b
+    world.rows("c", "0", 2)  # appears before any run of b
     world.give("a", "b", "c")
     world.rows("b", "1", 1)
     world.until_idle("a", "b", "c")
@@ -145,7 +145,7 @@ def test_latest_skips_what_is_there_at_first_and_nothing_of_a_folder_that_appear
 # --- healing and fencing --------------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
+def test_a_batch_that_no_run_could_report_is_reported_by_the_next_run(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.give("a", "b")
@@ -160,14 +160,14 @@ def test_a_batch_that_nobody_could_tell_of_is_told_by_the_next_run(
     world.rows("a", "1", 4)
     with monkeypatch.context() as patch:
         patch.setattr("rota.run.consume.write_checkpoints", lost)
-        told = world.run("a", "b")
+        reported = world.run("a", "b")
     assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p:a": 1}
     events = world.run("a", "b")
     healed = {e.partition: e for e in events if isinstance(e, CommittedBatch)}
     assert {p: (e.start, e.end, e.rows, e.healed) for p, e in healed.items()} == {
         "p:a": (1, 2, 4, True), "p:b": (0, 1, 3, True),
     }  # fmt: skip
-    assert {e.commit_id for e in told if isinstance(e, CommittedBatch)} == {e.commit_id for e in healed.values()}
+    assert {e.commit_id for e in reported if isinstance(e, CommittedBatch)} == {e.commit_id for e in healed.values()}
     assert {p: c.record.offset for p, c in world.tree.checkpoints().items()} == {"p:a": 2, "p:b": 1}
     assert [type(e) for e in world.run("a", "b")] == [IdlePartition, IdlePartition]
 
@@ -204,7 +204,7 @@ def test_a_zombie_writes_nothing_and_its_other_partitions_go_in(world: World) ->
 
 
 def test_a_run_that_was_overtaken_before_it_claimed_drops(world: World) -> None:
-    """The token in the table is newer and the own record is no longer its: somebody else goes on."""
+    """The token in the table is newer and the own record is no longer its: another run continues."""
     world.give("a")
     world.rows("a", "0", 2)
     first, zombie = world.incarnation, world.tree.owned(("p:a",))["p:a"]
@@ -292,7 +292,7 @@ def test_a_dropped_table_is_made_anew_once_it_is_adopted(world: World) -> None:
 # --- the environment ------------------------------------------------------------------------------------------------
 
 
-def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: World) -> None:
+def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_no_partition(world: World) -> None:
 
     from rota.dataplane.spark import session
 
@@ -304,7 +304,7 @@ def test_a_spark_that_is_gone_ends_the_run_in_seconds_and_parks_nobody(world: Wo
     assert [type(e) for e in world.run("a")] == [CommittedBatch]
 
 
-def test_an_endpoint_where_nobody_answers_is_one_line_at_once(world: World) -> None:
+def test_an_endpoint_without_an_answer_is_one_line_at_once(world: World) -> None:
     world.endpoint = f"sc://127.0.0.1:{free_port()}"
     world.give("a", incarnation=world.join("w9"))
     world.rows("a", "0", 1)
@@ -325,7 +325,7 @@ def test_epochs_run_ids_and_attempts_are_in_the_log(world: World) -> None:
 
 
 def test_a_folder_that_is_renamed_and_back_has_its_rows_once(world: World) -> None:
-    """It had them twice, under both names, and nobody said so."""
+    """It had them twice, under both names, and nothing reported it."""
     for name in "01":
         world.rows("a", name, 3)
     world.give("a", "z")

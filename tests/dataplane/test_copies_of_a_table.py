@@ -1,4 +1,4 @@
-"""A copy that takes the place of a table, or a log that is damaged, stops whoever claimed before."""
+"""A copy that takes the place of a table, or a log that is damaged, stops a run that claimed before."""
 
 import shutil
 from contextlib import nullcontext
@@ -37,8 +37,8 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
     table.claim({"q": 1}, {"q": 0})
     with pytest.raises(EnvironmentFailed, match="is not the one of version 3") if guarded else nullcontext():
         table.commit(late, Batch(**{**{f: getattr(made, f) for f in made.__slots__}, "files": ()}))
-    stands = table.read_positions(("p",))["p"].offset or 0
-    wrong = damage(Path(table.location), expect_rows(p=stands))
+    offset = table.read_positions(("p",))["p"].offset or 0
+    wrong = damage(Path(table.location), expect_rows(p=offset))
     assert (wrong["lost"] > 0, wrong["gaps"]) == ((False, 0) if guarded else (True, 2))
 
 
@@ -47,7 +47,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
 def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, guarded: bool
 ) -> None:
-    """A table that names files that are not there is read by nobody any more."""
+    """A table that names files that are not there is read by no reader any more."""
     if not guarded:
         monkeypatch.setattr(DeltaVersion, "list_later", lambda _: {})
         monkeypatch.setattr(Ledger, "check_on_disk", lambda *_: None)

@@ -122,7 +122,7 @@ def test_without_the_count_rows_are_there_twice_and_nothing_reports_it(
 
 
 @pytest.mark.parametrize("name", ["a file stays", "OPTIMIZE of more"])
-def test_what_cannot_be_undone_is_said_and_a_replay_mends_it(tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_undone_is_reported_and_a_replay_repairs_it(tmp_path: Path, name: str) -> None:
     """A file that must come back was deleted by a VACUUM of another program."""
     table = fill(tmp_path, BATCHES)
     CASES[name](table)

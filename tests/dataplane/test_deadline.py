@@ -40,7 +40,7 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
 
 
 def hang_on_a_record(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> World:
-    """b hangs on a record."""
+    """A record hangs b."""
     world.write(SLEEPING.format(seconds=seconds, deadline=deadline))
     world.rows("a", "0", 5)
     world.give("a", "b")
@@ -48,7 +48,7 @@ def hang_on_a_record(world: World, seconds: float = 1e6, deadline: float = DEADL
 
 
 def choose_deadline(run: Callable[[], object]) -> float:
-    """What is long beside this run, on the machine of now. It warms Spark: where that was cold, it says little of others."""
+    """What is long beside this run, on the machine of now. It warms Spark: a cold one is no measure of others."""
     began = time.monotonic()
     run()
     return min(3 * DEADLINE, max(DEADLINE, float(ceil(3 * (time.monotonic() - began)))))
@@ -70,7 +70,7 @@ class Hung:
 
 @pytest.fixture(scope="module")
 def hung(endpoint: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hung]:
-    """Both at once, for they wait for the same clock; each in a session of its own, which tells of its own tasks."""
+    """Both at once, for they wait for the same clock; each in its own session, which reports its own tasks."""
     other = session.open_session(endpoint)
     of_run, of_replay = (World(tmp_path_factory.mktemp("hung"), endpoint, spark=one) for one in (spark, other))
 
@@ -176,7 +176,7 @@ def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.
 def test_a_spark_whose_slots_are_all_taken_is_not_alive(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It speaks, and takes queries, and nothing comes of them. Each task says that it has its slot: a query that is
+    """It speaks, and takes queries, and nothing comes of them. Each task reports that it has its slot: a query that is
     interrupted before may never end."""
     from pyspark.sql.functions import udf
 

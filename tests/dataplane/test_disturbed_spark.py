@@ -80,8 +80,10 @@ def test_a_damaged_archive_is_left_aside(own: OwnSpark, monkeypatch: pytest.Monk
     assert not own.server.mapped()
 
 
-def test_a_disk_that_takes_no_more_ends_the_run_parks_nobody_and_loses_nothing(world: World, own: OwnSpark) -> None:
-    """A limit to the size of a file stands for the full disk: a task gets the same error for the same write. (What the
+def test_a_disk_that_takes_no_more_ends_the_run_parks_no_partition_and_loses_nothing(
+    world: World, own: OwnSpark
+) -> None:
+    """A limit to the size of a file acts as the full disk: a task gets the same error for the same write. (What the
     run itself writes is in without_spark/test_environment_faults.)"""
     draw = random.Random(5)
     world.give("a")
@@ -152,10 +154,10 @@ def call(own: OwnSpark, function: Callable[[], str]) -> str:
         spark.stop()
 
 
-def test_a_server_killed_in_the_middle_ends_the_run_and_parks_nobody(
+def test_a_server_killed_in_the_middle_ends_the_run_and_parks_no_partition(
     own: OwnSpark, tmp_path: Path, endpoint: str, spark: SparkSession
 ) -> None:
-    """The last of these tests: nobody asks this Spark any more."""
+    """The last of these tests: no other test needs this Spark."""
     said = r"^Spark failed \(SparkConnectGrpcException: [^<]+\)\. .* next run"
     world, doomed = World(tmp_path, endpoint, spark=spark), session.open_session(own.server.url)
     plain = world.pipeline

@@ -1,4 +1,4 @@
-"""Who may work on a partition: one function of what was read, the same for a run, the backlog and a click."""
+"""Which run may work on a partition: one function of what was read, the same for a run, the backlog and a click."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,7 +77,9 @@ def test_of_two_runs_of_one_incarnation_the_first_works() -> None:
     facts = replace(FREE, runs=(run("first", ME, 1), run("second", ME, 2)))
     assert judge(facts, ME, "first").owners == {"p": ME}
     assert judge(facts, ME, "second").obstacles == {"p": "run id of first works on it"}
-    assert judge(facts, ME, "gone").owners == {"p": ME}, "whose node is gone waits for nobody; its writes are refused"
+    assert judge(facts, ME, "gone").owners == {"p": ME}, (
+        "a run without its node waits for no other; its writes are refused"
+    )
 
 
 class Recording(MemoryStore):
@@ -94,7 +96,7 @@ class Recording(MemoryStore):
         return super().children(path)
 
 
-@pytest.mark.parametrize("whose", ["a run's", "everybody's"])
+@pytest.mark.parametrize("whose", ["a run's", "all records"])
 def test_own_records_are_read_before_live_nodes(tmp_path: Path, whose: str) -> None:
     world = World(tmp_path)
     world.give("a")

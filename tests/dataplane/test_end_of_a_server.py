@@ -21,7 +21,7 @@ time.sleep(600)
 TWICE = """
 from pyspark.sql import SparkSession
 from rota.dataplane.spark import session
-session.share_python = lambda spark: session.make_active(spark)  # nobody answers there
+session.share_python = lambda spark: session.make_active(spark)  # no server answers there
 first, second = session.open_session("sc://127.0.0.1:1"), session.open_session("sc://127.0.0.1:2")
 print(SparkSession.getActiveSession() is second, flush=True)
 second.client.release_session = second.client.close = lambda: None
@@ -48,7 +48,7 @@ def test_what_killed_a_server_is_not_the_last_error_in_its_log(server: SparkServ
     assert server.last_words() == "it was killed by SIGKILL"
 
 
-def test_a_server_that_ended_by_itself_says_why_and_not_what_an_earlier_one_said(
+def test_a_server_that_ended_by_itself_has_its_own_reason_and_not_an_earlier_one(
     server: SparkServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "LAUNCH", "print('ERROR of the first')")

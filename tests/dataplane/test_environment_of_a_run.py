@@ -1,4 +1,4 @@
-"""Where a run finds its Spark, and what it says of it."""
+"""Where a run finds its Spark, and what it reports of it."""
 
 import os
 import shlex
@@ -56,11 +56,11 @@ GRPC = """<_MultiThreadedRendezvous of RPC that terminated with:
 >"""
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["as it is", "silently"])
-def test_a_setting_that_spark_does_not_take_is_told_and_the_others_are_set(
-    endpoint: str, told: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reported", [True, False], ids=["as it is", "silently"])
+def test_a_setting_that_spark_does_not_take_is_reported_and_the_others_are_set(
+    endpoint: str, reported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever only warns of what Spark does not take goes on with other settings than one wrote."""
+    """A run that only warns of a refused setting continues with other settings than the user's."""
     from pyspark.sql.connect.conf import RuntimeConf
 
     tell = RuntimeConf.set
@@ -71,13 +71,13 @@ def test_a_setting_that_spark_does_not_take_is_told_and_the_others_are_set(
         except PySparkException as error:
             warnings.warn(str(error), stacklevel=1)
 
-    if not told:
+    if not reported:
         monkeypatch.setattr(RuntimeConf, "set", only_warn)
     spark = session.fit_session(session.open_session(endpoint))
     try:
         assert {name: spark.conf.get(name) for name in session.SETTINGS} == session.SETTINGS
         monkeypatch.setitem(session.SETTINGS, "spark.executor.memory", "3g")  # refused
-        if told:
+        if reported:
             with pytest.raises(EnvironmentFailed, match=r"spark\.executor\.memory"):
                 session.fit_session(spark)
         else:
@@ -88,7 +88,7 @@ def test_a_setting_that_spark_does_not_take_is_told_and_the_others_are_set(
 
 
 class Lazy(ModuleType):
-    """As those of `six.moves`: it imports what it stands for when it is asked for anything."""
+    """As those of `six.moves`: it imports the real module at the first access."""
 
     def __getattr__(self, name: str) -> object:
         raise ImportError("there is no tkinter here")
@@ -124,7 +124,7 @@ def test_code_is_marked_by_what_is_loaded_and_can_change(tmp_path: Path, monkeyp
         (GRPC.replace("Socket closed", ""), "Exception: StatusCode.UNAVAILABLE"),
     ],
 )
-def test_the_innermost_cause_is_told(text: str, said: str) -> None:
+def test_the_innermost_cause_is_reported(text: str, said: str) -> None:
     assert explain_cause(Exception(text)) == said
 
 

@@ -1,4 +1,4 @@
-"""The index says the same whatever its files look like: appended, put together, renewed, sorted or not."""
+"""The index has the same content for any form of its files: appended, put together, renewed, sorted or not."""
 
 import shutil
 import threading
@@ -33,7 +33,7 @@ STEPS = st.lists(
     st.one_of(
         st.dictionaries(PART, st.integers(0, 7), min_size=1),
         st.tuples(PART, st.integers(0, 30)),
-        st.just("put together by somebody else"),
+        st.just("merged by another program"),
     ),
     min_size=1,
     max_size=14,
@@ -57,7 +57,7 @@ def make_file(partition: str, number: int) -> LandedFile:
 
 @settings(max_examples=25)
 @given(STEPS, st.dictionaries(PART, SPAN))
-def test_it_says_the_same_as_a_list_of_each_partition(steps: list[object], ranges: dict[str, tuple[int, int]]) -> None:
+def test_it_has_the_same_as_a_list_of_each_partition(steps: list[object], ranges: dict[str, tuple[int, int]]) -> None:
     with TemporaryDirectory() as folder:
         index, model = FileIndex.at(f"{folder}/index"), {p: list[LandedFile]() for p in PARTITIONS}
         for step in steps:
@@ -160,7 +160,7 @@ def test_of_many_new_files_few_are_held_and_those_of_a_look_that_broke_off_keep_
     assert 40 < sum(before.values()) <= 80
     breaks = ""
     ends = index.extend(partitions, find)
-    assert ends == dict.fromkeys(set(partitions) - {"p:07"}, 4), "of one nobody says anything"
+    assert ends == dict.fromkeys(set(partitions) - {"p:07"}, 4), "one is not reported"
     assert index.given(partitions) == {**ends, "p:07": 0}
     assert most <= 6 + 4 + 4, "the new files of a portion, and of one that is left out"
     assert {p: [f.size for f in of] for p, of in index.files(tuple(ends)).items()} == {p: [0, 1, 2, 3] for p in ends}
@@ -181,7 +181,7 @@ def test_what_has_a_time_is_found_in_few_row_groups(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("lost", ["alone", "beside one that is doubled"])
-def test_a_lost_row_is_told_by_whoever_asks_for_it(tmp_path: Path, lost: str) -> None:
+def test_a_lost_row_is_reported_to_each_caller(tmp_path: Path, lost: str) -> None:
     index = fill_index(tmp_path)
     files = {
         p: pq.read_table(p).select(["partition", "ordinal"]).to_pylist() for p in Path(index.location).glob("*.parquet")
@@ -249,7 +249,7 @@ def test_a_run_that_was_slow_to_look_gives_nothing_twice(
     assert sorted(paths) == ["x/1.json", "x/2.json"]
 
 
-def test_a_long_index_is_put_together_and_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_index_is_put_together_and_has_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_index, "MANY", 10)
     one = source(tmp_path)
     for i in range(15):

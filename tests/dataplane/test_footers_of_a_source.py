@@ -82,7 +82,7 @@ NO_TYPE = "No type of Spark has the values of n: write the file with another typ
         (pa.null(), "string", NO_TYPE),
     ],
 )
-def test_a_column_of_another_sort_is_told_if_there_is_a_row(
+def test_a_column_of_another_sort_is_reported_if_there_is_a_row(
     kind: pa.DataType, wanted: str, advice: str, tmp_path: Path
 ) -> None:
     inner = {"array": {"elementType": "string"}, "struct": {"fields": []}}
@@ -94,8 +94,8 @@ def test_a_column_of_another_sort_is_told_if_there_is_a_row(
         f"has n as {found}, not {wanted}: Spark would read other values, or none. {advice}"
     )
     write(file, ("n", pa.nulls(0, kind)))
-    told = parquet.explain_misfit(file, wanted_whole, False)
-    assert bool(told) == pa.types.is_nested(kind), "Spark refuses a group as something else without a row, too"
+    misfit = parquet.explain_misfit(file, wanted_whole, False)
+    assert bool(misfit) == pa.types.is_nested(kind), "Spark refuses a group as something else without a row, too"
 
 
 def test_a_column_that_the_transform_drops_is_of_the_declared_sort(world: World) -> None:
@@ -118,8 +118,8 @@ def test_a_column_that_the_transform_drops_is_of_the_declared_sort(world: World)
     assert isinstance(events["p:b"], CommittedBatch)
 
 
-def test_a_footer_that_cannot_be_read_is_told_and_what_the_disk_does_not_give_is_not(tmp_path: Path) -> None:
-    """A file that is away, as a mount that came off, is for whoever reads it: its partition is not at fault."""
+def test_a_footer_that_cannot_be_read_is_reported_and_what_the_disk_does_not_give_is_not(tmp_path: Path) -> None:
+    """A file that is away, as a mount that came off, is for its reader: its partition is not at fault."""
     wanted = {"type": "struct", "fields": [{"name": "n", "type": "integer"}]}
     whole = write(tmp_path / "a.parquet", ("n", pa.array([7], pa.int32()))).read_bytes()
     size = int.from_bytes(whole[-8:-4], "little")
@@ -133,7 +133,7 @@ def test_a_footer_that_cannot_be_read_is_told_and_what_the_disk_does_not_give_is
         assert parquet.explain_misfit(tmp_path / name, wanted, False) == "", name
 
 
-def test_a_file_without_its_end_is_told_where_the_transform_reads_nothing(world: World) -> None:
+def test_a_file_without_its_end_is_reported_where_the_transform_reads_nothing(world: World) -> None:
     """Spark opens no file for a filter that nothing passes: half a file was consumed as one without rows."""
     world.write(
         "pipeline = Pipeline(source=source(format='parquet', schema='n int'), table=delta({table!r}), "
@@ -188,7 +188,7 @@ def test_a_number_that_spark_would_read_as_another_is_not_read(
 
 
 @pytest.mark.parametrize("wanted", [False, True])
-def test_a_field_that_a_parquet_file_has_not_is_told_unless_null_is_wanted(world: World, wanted: bool) -> None:
+def test_a_field_that_a_parquet_file_has_not_is_reported_unless_null_is_wanted(world: World, wanted: bool) -> None:
     merged = ", options={'mergeSchema': 'true'}" if wanted else ""
     world.write(
         f"pipeline = Pipeline(source=source(format='parquet', schema='s struct<x: int, y: int>'{merged}), "
@@ -227,7 +227,7 @@ def test_what_spark_would_make_room_for_unseen_is_refused(name: str, data: bytes
 
 
 def test_a_file_that_another_program_compressed_stops_its_own_partition_and_no_spark(world: World) -> None:
-    """Spark died of it, for every pipeline of the worker, and nobody was parked: so there is no run without the guard."""
+    """Spark died of it, for every pipeline of the worker, and parked no partition: so there is no run without the guard."""
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)

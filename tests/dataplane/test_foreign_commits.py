@@ -1,4 +1,4 @@
-"""A table of somebody else, or one whose rows somebody else changed, is left alone until it is adopted."""
+"""A foreign table, or one whose rows another program changed, is left alone until it is adopted."""
 
 import json
 from collections.abc import Callable
@@ -21,12 +21,12 @@ def count_versions(path: Path) -> int:
     return len(list((path / "_delta_log").glob("*.json")))
 
 
-@pytest.mark.parametrize("who", [{"meta": "1" * 32}, {"group": "other"}], ids=["another ZooKeeper", "another group"])
-def test_a_foreign_table_is_left_alone_until_it_is_adopted(tmp_path: Path, who: dict[str, str]) -> None:
+@pytest.mark.parametrize("owner", [{"meta": "1" * 32}, {"group": "other"}], ids=["another ZooKeeper", "another group"])
+def test_a_foreign_table_is_left_alone_until_it_is_adopted(tmp_path: Path, owner: dict[str, str]) -> None:
     mine = ledger(tmp_path)
     claimed = mine.claim({"p": 9}, {"p": 0})
     mine.commit(claimed, batch(mine, claimed))
-    other = open_table(Path(mine.location), **{"group": "g", "meta": META, **who})
+    other = open_table(Path(mine.location), **{"group": "g", "meta": META, **owner})
     before = count_versions(Path(mine.location))
     with pytest.raises(ForeignTable, match="rota adopt"):
         other.claim({"p": 3}, {"p": 0})
@@ -37,7 +37,7 @@ def test_a_foreign_table_is_left_alone_until_it_is_adopted(tmp_path: Path, who: 
         mine.claim({"p": 9}, {"p": 0})
 
 
-def test_a_table_that_somebody_made_by_hand_is_foreign_once_it_has_rows(tmp_path: Path) -> None:
+def test_a_table_that_was_made_by_hand_is_foreign_once_it_has_rows(tmp_path: Path) -> None:
     from deltalake import write_deltalake
 
     DeltaTable.create(tmp_path / "main", pa.schema([("_partition", pa.string()), ("_offset", pa.int64())]))
@@ -56,10 +56,10 @@ def empty(table: Ledger) -> None:
 
 
 @pytest.mark.parametrize("change", [restore, empty], ids=["RESTORE", "DELETE"])
-def test_a_table_whose_rows_somebody_took_is_left_alone_until_it_is_adopted(
+def test_a_table_whose_rows_another_program_took_is_left_alone_until_it_is_adopted(
     tmp_path: Path, change: Callable[[Ledger], None]
 ) -> None:
-    """Its offsets stand where they stood: whoever went on would leave the hole for good. A replay fills it."""
+    """Its offsets are unchanged: a run that continued would leave the hole for ever. A replay fills it."""
     table = fill(tmp_path)
     change(table)
     before = count_versions(Path(table.location))
@@ -119,7 +119,7 @@ def test_what_slips_in_between_a_claim_and_its_commit_is_found_by_the_next(tmp_p
 def test_of_what_a_restore_took_only_what_was_read_is_to_be_replayed(tmp_path: Path) -> None:
     table = fill(tmp_path)
     claimed = table.claim({"p": 1}, {"p": 0})
-    table.commit(claimed, Batch("s", "who", "", "", 0, {"p": (6, 7)}, op="skip"))
+    table.commit(claimed, Batch("s", "run", "", "", 0, {"p": (6, 7)}, op="skip"))
     append_batch(table)
     replace_rows(table, batch(table, TableClaim(None, 0, "", "", {}, {"p": 0}, {}), ends={"p": 1}))
     restore(table)
@@ -134,7 +134,7 @@ def test_what_a_restore_took_is_named_also_below_what_else_was_done(tmp_path: Pa
     assert table.find_foreign_commits(["p"])["p"].endswith("(of p: 2 to 6)")
 
 
-def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
+def test_what_changes_no_row_stops_no_run(tmp_path: Path) -> None:
     table = fill(tmp_path)
     DeltaTable(Path(table.location)).optimize.compact()
     DeltaTable(Path(table.location)).vacuum(0, dry_run=False, enforce_retention_duration=False)
@@ -146,7 +146,7 @@ def test_what_changes_no_row_stops_nobody(tmp_path: Path) -> None:
     assert damage(Path(table.location), expect_rows(p=8)) == NO_DAMAGE
 
 
-def test_a_commit_that_says_nothing_of_itself_is_looked_at_too(tmp_path: Path) -> None:
+def test_a_commit_without_metadata_is_checked_too(tmp_path: Path) -> None:
     """`commitInfo` is optional in Delta; delta-rs passes such a commit over and gives its number to the one before."""
     table = fill(tmp_path)
     gone = log(Path(table.location)).files[0]

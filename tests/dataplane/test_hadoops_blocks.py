@@ -32,7 +32,7 @@ def java() -> Iterator[JavaGateway]:
 
 
 def open_as_spark(java: JavaGateway, path: Path) -> str:
-    """What the reader that Hadoop chooses by the file's name says at its first byte."""
+    """The error of the reader that Hadoop chooses by the file's name, at its first byte."""
     hadoop: Any = java.jvm.org.apache.hadoop
     codec = hadoop.io.compress.CompressionCodecFactory(hadoop.conf.Configuration()).getCodec(
         hadoop.fs.Path(f"file:{path}")

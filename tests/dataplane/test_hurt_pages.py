@@ -14,7 +14,7 @@ NUMBERS = list(range(1000, 1010))
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_page_whose_bytes_changed_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """Others were in the table. A page says its checksum where Spark wrote it, or who was asked to."""
+    """Others were in the table. A page has a checksum if Spark wrote it, or a writer that was asked to."""
     if not guarded:
         monkeypatch.setattr(options, "CHECKED", {})
     world.write("pipeline = Pipeline(source=source(format='parquet', schema='n int'), table=delta({table!r}))\n")

@@ -1,4 +1,4 @@
-"""A run with much to do: bounded jobs one after the other, each committed, without Spark: a job is what `faults` says."""
+"""A run with much to do: bounded jobs one after the other, each committed, without Spark: a job does what `faults` has."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -135,7 +135,7 @@ def too_large(*_: object) -> None:
 
 
 def rounds(world: World, monkeypatch: pytest.MonkeyPatch, keys: str) -> dict[str, int]:
-    """As many runs as there are partitions, each ended after its first job; meanwhile everybody gets a file."""
+    """As many runs as there are partitions, each ended after its first job; meanwhile each partition gets a file."""
     world.give(*keys)
     for turn in range(len(keys)):
         for key in keys:
@@ -146,7 +146,7 @@ def rounds(world: World, monkeypatch: pytest.MonkeyPatch, keys: str) -> dict[str
     return offsets(world)
 
 
-def test_everybody_has_a_turn_however_early_runs_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_partition_has_a_turn_however_early_runs_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(rounds(world, monkeypatch, "abcdef").values())
 
 
@@ -166,7 +166,7 @@ def test_a_run_begins_no_job_after_its_shift(world: World, monkeypatch: pytest.M
     assert {p for p, e in run(world, "abcd").items() if isinstance(e, CommittedBatch)} == {e.partition for e in late}
 
 
-def test_those_that_nobody_gets_through_do_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_that_always_fail_do_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """They waited longest, so they come first; they fail like the environment, and there are none beside them."""
     bad = "abcdefgh"[: 2 * ALONE]
     keys = bad + "yz"
@@ -192,7 +192,7 @@ def test_a_full_disk_ends_a_run_of_many_jobs_soon(world: World, monkeypatch: pyt
 
 
 def make_mover(world: World) -> Callable[[], None]:
-    """The next epoch gives c to nobody yet."""
+    """The next epoch gives c to no worker yet."""
 
     def publish() -> None:
         worker = world.incarnation.rpartition("@")[0]
@@ -235,7 +235,7 @@ def test_without_another_look_it_is_worked_on_in_vain(world: World, monkeypatch:
 
 
 class Hanging(Faults):
-    """Stands in for Spark, and for its clock: a job that holds a hanging range is ended when its time is over."""
+    """Replaces Spark and its clock: a job that holds a hanging range is ended when its time is over."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, hangs: Callable[[str, range], bool]) -> None:
         self.seconds: list[float] = []
@@ -276,7 +276,7 @@ def test_what_hangs_is_found_within_five_deadlines(
     assert min(s for s in found.seconds if s) >= LEAST
 
 
-def test_what_everybody_hangs_on_is_nobodys_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_all_partitions_hang_on_is_no_partition_s_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.write(PIPELINE.format(caps=""))
     land_files(world, "abcd")
     found = Hanging(monkeypatch, lambda *_: True)

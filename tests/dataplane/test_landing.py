@@ -48,7 +48,7 @@ def test_hidden_and_unrested_files_wait(tmp_path: Path) -> None:
     assert source(tmp_path).observe(("p:x",), ASSIGN).ends == {"p:x": 1}
 
 
-def test_a_look_tells_when_what_it_left_will_have_rested(tmp_path: Path) -> None:
+def test_a_listing_returns_when_the_files_that_it_left_are_ready(tmp_path: Path) -> None:
     land(tmp_path, "x/1.json")
     rested = (tmp_path / "land/x/1.json").stat().st_ctime + 2.0
     now = [rested - 0.4]
@@ -64,7 +64,7 @@ def test_a_look_tells_when_what_it_left_will_have_rested(tmp_path: Path) -> None
 
 def test_what_is_renamed_into_place_needs_no_rest_and_is_read_whole(tmp_path: Path) -> None:
     """With `settle=0` each look takes what it sees; a file that is written in place is then taken before it is whole, and
-    its partition is stopped where somebody notices: so rename."""
+    its partition is stopped where it is noticed: so rename."""
     one = source(tmp_path, settle=0.0)
     folder = tmp_path / "land" / "x"
     folder.mkdir(parents=True)
@@ -85,7 +85,7 @@ def test_what_is_renamed_into_place_needs_no_rest_and_is_read_whole(tmp_path: Pa
 
 
 @pytest.mark.parametrize("at", [-(2**40), 10_000_000_000, 15_000_000_000])
-def test_a_file_from_another_age_stops_nobody(tmp_path: Path, at: int) -> None:
+def test_a_file_from_another_age_stops_no_partition(tmp_path: Path, at: int) -> None:
     """Its time was no 64 bits of nanoseconds, and no sensor and no run of the pipeline went on."""
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json")
@@ -104,7 +104,7 @@ def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> N
 
 
 def test_a_modification_time_ahead_keeps_no_file_waiting(tmp_path: Path) -> None:
-    """Of a client's clock, `cp -p` or `tar x`: the file was read by nobody until then, and nobody said so."""
+    """Of a client's clock, `cp -p` or `tar x`: the file was not read until then, and nothing reported it."""
     land(tmp_path, "x/1.json", "x/2.json")
     os.utime(tmp_path / "land/x/1.json", (4e9, 4e9))
     os.utime(tmp_path / "land/x/2.json", (time.time() + 7200,) * 2)
@@ -133,15 +133,15 @@ def test_hive_style_names_and_folders_in_folders(tmp_path: Path) -> None:
     assert one.observe(("p:carrier=AA", "p:a b*%5B1%5D"), ASSIGN).ends == {"p:carrier=AA": 2, "p:a b*%5B1%5D": 1}
 
 
-def test_a_name_too_long_for_an_id_is_left_out_and_told(tmp_path: Path) -> None:
+def test_a_name_too_long_for_an_id_is_left_out_and_reported(tmp_path: Path) -> None:
     land(tmp_path, "x" * 130 + "/1.json", "y/1.json")
     one = source(tmp_path)
     assert one.list_keys() == ("y",)
     assert one.observe((), INSPECT).ignored == {"x" * 130: listing.TOO_LONG}
 
 
-def test_only_regular_files_below_the_root_are_read_and_the_rest_is_told(tmp_path: Path) -> None:
-    """A pipe would block the run that opens it; a link would read what nobody landed, such as /etc/passwd."""
+def test_only_regular_files_below_the_root_are_read_and_the_rest_is_reported(tmp_path: Path) -> None:
+    """A pipe would block the run that opens it; a link would read what never landed, such as /etc/passwd."""
     land(tmp_path, "x/1.json", "x/deep/2.json", "lone.json", "x/_hidden", "x/.hidden", "_y/1.json")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/secret.json").write_text('{"a": 7}\n')

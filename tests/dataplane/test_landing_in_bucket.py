@@ -1,4 +1,4 @@
-"""What a bucket alone has: keys that nobody reads, objects that show a folder, requests that cost, a Spark without jars."""
+"""What a bucket alone has: keys that are not read, objects that show a folder, requests that cost, a Spark without jars."""
 
 from collections import Counter
 from pathlib import Path
@@ -38,7 +38,7 @@ def open_landed(world: World) -> FilesSource:
     return open_source(world.pipeline)
 
 
-def test_a_key_that_cannot_be_read_has_a_reason_and_keeps_nobody_waiting(
+def test_a_key_that_cannot_be_read_has_a_reason_and_keeps_no_partition_waiting(
     world: World, bucket_server: BucketServer, bucket: str
 ) -> None:
     """The client of the bucket refuses to list all keys of a prefix that has one with a tab."""
@@ -107,7 +107,7 @@ def test_many_objects_are_looked_at_by_a_list_and_found_as_each_by_itself(
         assert cost <= 3, (cost, len(asked))
 
 
-def test_a_bucket_that_is_not_there_parks_nobody(world: World, bucket_server: BucketServer, bucket: str) -> None:
+def test_a_bucket_that_is_not_there_parks_no_partition(world: World, bucket_server: BucketServer, bucket: str) -> None:
     world.rows("a", "0", 1)
     source = open_landed(world)
     source.observe(("p:a",), ASSIGN)
@@ -185,7 +185,7 @@ def test_a_folder_without_others_is_listed_by_spark_at_once(
 def test_what_lands_behind_the_list_is_of_no_job(
     guarded: bool, tmp_path: Path, bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
-    """A session that says of a folder what is no longer so: the rows of the other object are an error."""
+    """A session with an old list of a folder: the rows of the other object are an error."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     for name in "012":
         world.rows("a", name, 2)
@@ -240,10 +240,10 @@ def test_without_a_transform_a_row_is_under_the_object_of_whose_name_it_has_the_
     assert len(found) == 2 * len(names)
 
 
-def test_a_row_of_no_object_of_the_job_is_nobody_s_data(
+def test_a_row_of_no_object_of_the_job_is_no_data_error(
     tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
 ) -> None:
-    """Java calls an object otherwise than this process thinks: nothing is committed, and nobody is parked."""
+    """Java calls an object otherwise than this process thinks: nothing is committed, and no partition is parked."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.give("a")
     world.rows("a", "0", 3)
@@ -289,8 +289,8 @@ def test_a_row_stays_under_its_object_where_one_thread_reads_several(
     monkeypatch: pytest.MonkeyPatch,
     spark: SparkSession,
 ) -> None:
-    """Spark says which object a thread has open, not which one a row is from: that is the same only row by row. It says
-    nothing where a plan has two relations, although it drops one."""
+    """Spark reports which object a thread has open, not which one a row is from: that is the same only row by row. It
+    reports nothing where a plan has two relations, although it drops one."""
     real, names = writing.write, list[bool]()
     monkeypatch.setattr(writing, "write", lambda *a, **more: names.append(bool(more.get("named"))) or real(*a, **more))
     world, wanted = land_for(format, body, tmp_path, bucket, endpoint, spark)
@@ -339,7 +339,7 @@ pipeline = Pipeline(source=source, table=delta({{table!r}}), transform=transform
 def test_a_lookup_that_does_not_stand_on_its_reader_is_an_error(
     tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
 ) -> None:
-    """Behind a shuffle nobody knows any more what was open."""
+    """Behind a shuffle Spark no longer reports what was open."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.give("a")
     world.rows("a", "0", 3)
@@ -352,7 +352,7 @@ def test_a_lookup_that_does_not_stand_on_its_reader_is_an_error(
             records.identify(records.frame.repartition(2)).collect()
 
 
-def test_a_spark_without_the_jars_names_the_command_and_parks_nobody(
+def test_a_spark_without_the_jars_names_the_command_and_parks_no_partition(
     tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark_server, "list_jars", tuple)

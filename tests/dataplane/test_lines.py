@@ -97,7 +97,7 @@ def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypa
     assert [r["n"] for r in log(world.table / "main").rows()] == [0]
 
 
-def test_a_file_of_lines_that_is_read_as_one_value_says_so(world: World) -> None:
+def test_a_file_of_lines_that_is_read_as_one_value_is_reported(world: World) -> None:
     """With `multiLine` Spark takes the first value of a file, and all other lines would vanish."""
     world.write(PLAIN.replace("source()", 'source(options={"multiLine": "true"})'))
     world.give("a", "b", "c")

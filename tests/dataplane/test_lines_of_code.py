@@ -109,7 +109,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def find_marked(text: str, after: str) -> tuple[int, str]:
-    """The first marked line behind the line that begins so, and what its error says."""
+    """The first marked line behind the line that begins so, and the text of its error."""
     lines = text.splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith(after))
     return next((n + 1, line.partition("# <- ")[2]) for n, line in enumerate(lines) if n > begin and "# <- " in line)
@@ -134,9 +134,9 @@ def test_each_fault_names_its_line(spark: SparkSession, module: ModuleType) -> N
             ("beside.py", BESIDE, "def fail") if name == "helper" else ("faulty.py", FAULTY, f"def {name}(")
         )
         line, said = find_marked(text, after)
-        told = judge(spark, module, getattr(module, name))
-        if f"({file}, line {line})" not in told or said not in told or "illegal references" in told:
-            wrong[name] = f"{told} # line {line}, {said}"
+        found = judge(spark, module, getattr(module, name))
+        if f"({file}, line {line})" not in found or said not in found or "illegal references" in found:
+            wrong[name] = f"{found} # line {line}, {said}"
     assert wrong == {}, json.dumps(wrong, indent=1)
 
 
@@ -145,8 +145,8 @@ def test_without_the_places_no_fault_names_a_line(
 ) -> None:
     """Ablation: Spark's own words name none of the user's lines."""
     monkeypatch.setattr(failures, "find_place", lambda *_: "")
-    told = [judge(spark, module, getattr(module, name)) for name in ("attribute", "column", "function", "python")]
-    assert not any(", line " in one for one in told)
+    found = [judge(spark, module, getattr(module, name)) for name in ("attribute", "column", "function", "python")]
+    assert not any(", line " in one for one in found)
 
 
 def test_without_the_folder_a_line_of_a_library_is_named(

@@ -74,7 +74,7 @@ def test_a_list_along_the_folders_finds_what_a_list_of_each_finds(
 
 @dataclass(frozen=True)
 class Lying:
-    """A store whose lists begin behind the folder that they are asked for, or break where nobody asks for a prefix."""
+    """A store whose lists begin behind the folder that they are asked for, or break without a prefix."""
 
     store: ObjectStore
     breaks: str = ""

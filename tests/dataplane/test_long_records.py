@@ -55,7 +55,7 @@ def test_a_text_that_many_bad_records_share_is_stored_once(
 
 
 def test_what_is_longer_than_sparks_parser_takes(world: World) -> None:
-    """A text of JSON has any length: one of 25 MB was set aside, as of another type. Numbers have a limit, which is told."""
+    """A text of JSON has any length: one of 25 MB was set aside, as of another type. Numbers have a limit."""
     world.write(PLAIN.replace("table!r})", "table!r}), max_bad_ratio=1.0"))
     world.give("a")
     world.land("a", "0", [f'{{"n": 1, "word": "{"x" * LONGER}"}}', f'{{"n": 2, "word": {"9" * 1001}}}'])

@@ -88,8 +88,8 @@ def test_without_looking_into_the_history_it_is_written_twice(
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
     interfere(after=fail(LOST[0]))
-    for says in ("timeout", "the commit is not in the log"):  # the run, and the one after it
-        with pytest.raises(EnvironmentFailed, match=says):
+    for error in ("timeout", "the commit is not in the log"):  # the run, and the one after it
+        with pytest.raises(EnvironmentFailed, match=error):
             table.commit(claimed, one)
     assert damage(Path(table.location), expect_rows(p=2))["overlaps"] == 2
 

@@ -148,7 +148,7 @@ class Table:
         return said
 
     def follow(self, again: Callable[[], object] | None) -> None:
-        """What a person does who reads a report; `again`: rota's operation was refused, and is tried again."""
+        """What an operator does after a report; `again`: rota's operation was refused, and is tried again."""
         now = DeltaTable(self.main)
         now.repair()
         if "delta.constraints.c" in now.metadata().configuration:

@@ -43,7 +43,7 @@ def test_a_nul_of_a_message_is_read(
     assert [row["word"] for row in found] == read
 
 
-def test_deep_values_are_judged_as_in_a_file_and_stop_nobody(world: World, spark: SparkSession) -> None:
+def test_deep_values_are_judged_as_in_a_file_and_stop_no_partition(world: World, spark: SparkSession) -> None:
     """Spark reads a thousand levels; where Python raised at as many, the partition of a bad one was parked."""
     lines = [f'{{"n": {d}, "word": {"[" * d}[1],[2]{"]" * d}}}' for d in (100, 950, 1500, 20_000)] + ["[" * 1500]
     world.write("pipeline = Pipeline(source=source(), table=delta({table!r}), max_bad_ratio=1)")

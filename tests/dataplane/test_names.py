@@ -87,7 +87,7 @@ def test_a_key_that_no_folder_has_leads_nowhere(key: str) -> None:
 def test_nothing_outside_the_landing_folder_gets_an_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A key that somebody wrote into ZooKeeper waits, and no other; without the guard it reads what it names."""
+    """A key that another program wrote into ZooKeeper waits, and no other; without the guard it reads what it names."""
     for folder in ("land/good", "secret"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "0.json").write_text('{"n": 1}\n')

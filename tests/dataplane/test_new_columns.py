@@ -1,4 +1,4 @@
-"""A column of a landed Parquet file that nobody declared: ignored, or refused, as the declaration says."""
+"""A column of a landed Parquet file that is not declared: ignored, or refused, as the declaration states."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def test_a_field_of_a_part_is_a_new_column_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("policy", "format"), [("drop", "parquet"), ("refuse", "json"), ("add", "csv")])
-def test_a_policy_that_nobody_could_keep_is_refused(policy: str, format: str) -> None:
+def test_a_policy_that_no_run_could_keep_is_refused(policy: str, format: str) -> None:
     with pytest.raises(ConfigError, match="new_columns="):
         files("/x", format=format, schema="n int", new_columns=policy)  # type: ignore[arg-type]
 

@@ -47,7 +47,7 @@ LIMIT = "pipeline = Pipeline(source=source(max_files=1), table=delta({table!r}),
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
+def test_a_table_may_be_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, odd: str) -> None:
     """Without Spark: the index and its compaction, the commits and what they say, the vacuum, a rename."""
     monkeypatch.setattr(file_index, "MANY", 3)
     (tmp_path / odd).mkdir()
@@ -72,11 +72,11 @@ def test_a_table_stands_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pyt
     rename(world.tree, "p", world.pipeline)
     assert count_rows(world) == count_each(f"q:{key(odd)}", 2)
     assert len(DeltaTable(world.table / "main").to_pandas()) == 2
-    somebody_appends(world.table / "main")
+    append_as_another_program(world.table / "main")
     assert "(WRITE) changed rows" in tables(world).main.find_foreign_commits([p])[p]
 
 
-def somebody_appends(table: Path) -> None:
+def append_as_another_program(table: Path) -> None:
     """Not by write_deltalake: it panics in a folder with `[` or `^` in its name."""
     there = DeltaTable(table)
     file, *_ = pa.table(there.get_add_actions(flatten=True)).to_pylist()
@@ -152,9 +152,7 @@ def test_spark_gives_ids_of_ascii_by_itself(
 
 
 @pytest.mark.parametrize("odd", [SOME, ASCII], ids=["as hex", "by Spark"])
-def test_what_spark_says_of_a_file_names_the_landed_one(
-    tmp_path: Path, endpoint: str, spark: SparkSession, odd: str
-) -> None:
+def test_an_error_of_spark_names_the_landed_file(tmp_path: Path, endpoint: str, spark: SparkSession, odd: str) -> None:
     text = "pipeline = Pipeline(source=source(format='parquet'), table=delta({table!r}))\n"
     (tmp_path / ALL).mkdir()
     world = World(tmp_path / ALL, endpoint, spark=spark, text=text)

@@ -106,7 +106,7 @@ MADE = {  # an expression makes a column anew
     "those of a lookup": "df.select('word').join(other, 'word')",
     "a subquery": "df.withColumn('_partition', df.agg(F.max('_partition')).scalar())",
 }  # fmt: skip
-CUT = {  # what it makes hangs on which files came together
+CUT = {  # the result depends on which files came together
     "limit": "df.orderBy('word').limit(3)",
     "offset": "df.offset(2)",
     "no doubles of a column": "df.dropDuplicates(['word'])",
@@ -168,7 +168,7 @@ LITERAL = (  # lawful, whatever the text
     "df.join(other.select('word', F.lit({0!r}).alias('k')), 'word', 'left').where(F.col('id') > 1)",
     "df.withColumnRenamed('word', {0!r}).where('id > 1')",
 )
-HIDDEN = {  # nobody can tell
+HIDDEN = {  # not detectable
     "whole rows in Arrow": "df.mapInArrow(lambda it: it, df.schema)",
     "whole rows in pandas": "df.mapInPandas(lambda it: it, df.schema)",
     "groups in pandas": "df.groupBy('_partition').applyInPandas(lambda one: one, df.schema)",
@@ -207,7 +207,7 @@ def judge(result: DataFrame, mark: str) -> str:
         return "cut" if "came in one batch" in str(error) else "made"
 
 
-def test_what_a_plan_says_of_a_row(parsed: Parsed, other: DataFrame) -> None:
+def test_what_a_plan_states_of_a_row(parsed: Parsed, other: DataFrame) -> None:
     said = {name: judge(apply(text, parsed.good, other), parsed.mark) for name, text in ALL.items()}
     wanted = {name: said for said, of in KINDS.items() for name in of}
     assert {name: (said[name], one) for name, one in wanted.items() if said[name] != one} == {}
@@ -366,7 +366,7 @@ def test_without_the_guard_rows_are_lost_and_doubled(landed: World, monkeypatch:
     assert (found["lost"], found["doubled"]) in ((3, 3), (6, 6))
 
 
-def test_a_text_with_line_breaks_beside_a_filter_stops_nobody(landed: World) -> None:
+def test_a_text_with_line_breaks_beside_a_filter_stops_no_partition(landed: World) -> None:
     declare(
         landed,
         "df.withColumn('word', F.regexp_replace('word', '\\n', ' ')).where(\"word <> 'more fields'\").where('n > 0')",

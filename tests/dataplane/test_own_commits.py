@@ -66,7 +66,7 @@ def write_protocol(table: Path, version: int, *features: str, writer: int = 7) -
 
 
 def is_refused(by: type[Exception], log: DeltaLog, table: Path) -> bool:
-    """Whether it lets nobody add a file: rota, or delta-rs."""
+    """Whether it lets no writer add a file: rota, or delta-rs."""
     try:
         if by is EnvironmentFailed:
             append(log, adds=(make_file("p", 0, 1),))
@@ -216,10 +216,10 @@ def test_a_file_of_any_name_is_added_and_removed(log: DeltaLog, table: Path) -> 
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_who_stood_still_until_its_version_was_packed_writes_nothing(
+def test_a_run_that_paused_until_its_version_was_packed_writes_nothing(
     log: DeltaLog, table: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """The next number is free then. A commit there is one that nobody sees."""
+    """The next number is free then. A commit there is one that no reader sees."""
     monkeypatch.setattr(packs, "PACKED", 2)
     if not guarded:
         monkeypatch.setattr(delta_log.DeltaVersion, "list_later", lambda _: {})
@@ -230,7 +230,7 @@ def test_who_stood_still_until_its_version_was_packed_writes_nothing(
     assert not (table / f"_delta_log/{old.number + 1:020}.json").exists()
     with pytest.raises(EnvironmentFailed, match="is not the one of version 1") if guarded else nullcontext():
         commit_change(log, lambda _: Draft(old, {"a": 2}, result=True))
-    assert (table / f"_delta_log/{old.number + 1:020}.json").exists() == (not guarded), "told as in, and not there"
+    assert (table / f"_delta_log/{old.number + 1:020}.json").exists() == (not guarded), "reported as in, and not there"
     log = DeltaLog(log.location)
     assert DeltaTable(table).transaction_version("a") == log.open().transaction("a") == 1  # type: ignore[union-attr]
 
@@ -254,10 +254,10 @@ def test_a_hole_in_the_log_is_not_filled(
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_whoever_finds_its_own_commit_has_written_it(
+def test_a_writer_that_finds_its_own_commit_has_written_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """The answer to a put was lost, and the store's client put it again. Who took it for another's threw away the file of
+    """The answer to a put was lost, and the store's client put it again. A writer that did not know it deleted the file of
     rows that the log names."""
     table = fill(tmp_path, FEW + 2)
     put, read = DeltaLog.put_commit, DeltaLog.read_commit

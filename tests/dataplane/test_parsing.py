@@ -82,7 +82,7 @@ def consumed(world: World, key: str) -> tuple[int, int]:
 
 
 def test_a_bad_amount_is_set_aside(world: World) -> None:
-    """One of 20 was in no table, and nobody knew."""
+    """One of 20 was in no table, without a report."""
     world.write(pipeline("json", "id long, name string, amount int", None))
     world.give("a")
     lines = [json.dumps({"id": i, "name": f"n{i}", "amount": i if i != 7 else "many"}) for i in range(20)]
@@ -117,7 +117,7 @@ def test_a_wrong_value_in_any_column_whatever_the_transform_uses(world: World, f
 
 
 def test_what_makes_the_parser_see_it_all_is_the_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count of one column alone, as it was: Spark prunes what nobody uses, and the record is in no table."""
+    """A count of one column alone, as it was: Spark prunes unused columns, and the record is in no table."""
     monkeypatch.setattr(parsing, "mark_whole", lambda frame: frame[frame.columns[0]])
     world.write(pipeline("json", "id long, name string, amount int", "df.select('_partition', '_offset', 'id')"))
     world.give("a")
@@ -212,7 +212,7 @@ def test_text_that_is_no_utf8_is_set_aside(world: World) -> None:
 # --- counted, not believed ------------------------------------------------------------------------------------------
 
 HIDDEN = ["guarded", "without the guard"]
-UNCOUNTED = {"lineSep": "\n"}  # under which nobody counts lines but Spark
+UNCOUNTED = {"lineSep": "\n"}  # under which only Spark counts lines
 
 
 def hidden(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -275,7 +275,7 @@ def test_a_hidden_file_of_the_bad_records_is_noticed(
 
 @pytest.mark.parametrize("guarded", [True, False], ids=HIDDEN)
 def test_a_count_that_lies_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """Spark finds a bad record, and the count of them does not come through. Nobody else counted the lines."""
+    """Spark finds a bad record, and the count of them does not come through. Nothing else counted the lines."""
     world.write(pipeline("json", "n int", None, options=UNCOUNTED))
     world.give("a")
     world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])

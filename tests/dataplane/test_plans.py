@@ -1,4 +1,4 @@
-"""Which transforms keep each row, as Spark's own plan says: denied in doubt, affirmed only where it is so."""
+"""Which transforms keep each row, as Spark's own plan states: denied in doubt, affirmed only where it is so."""
 
 import random
 from collections import Counter
@@ -126,7 +126,7 @@ def test_random_transforms_that_are_said_to_keep_each_row_do(seed: int, frame: D
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_transforms_that_are_said_to_go_row_by_row_do(seed: int, spark: SparkSession, tmp_path: Path) -> None:
-    """Of files that one task reads, Spark has that one open which a row is from, and says so. Of two relations it does
+    """Of files that one task reads, Spark has that one open which a row is from, and reports it. Of two relations it does
     not, also where it drops one."""
     spark.range(ROWS).selectExpr(*DATA).repartition(5).write.parquet(str(tmp_path / "files"))
     none = f"df.sparkSession.read.schema('dim long').parquet({str(tmp_path / 'files')!r}).where('false')"

@@ -1,4 +1,4 @@
-"""Whether somebody answers: what the kernel accepts in the name of a stopped process is no answer."""
+"""Whether a server answers: what the kernel accepts in the name of a stopped process is no answer."""
 
 import socket
 import threading
@@ -43,7 +43,7 @@ def test_what_speaks_http2_answers(listener: socket.socket) -> None:
     assert explain_answer(listener, SETTINGS) == ("", HELLO)
 
 
-def test_what_is_stopped_says_nothing(listener: socket.socket) -> None:
+def test_a_stopped_process_is_silent(listener: socket.socket) -> None:
     assert explain_answer(listener, None)[0] == "it sends nothing for 0.2 s"
 
 
@@ -52,12 +52,12 @@ def test_an_encrypted_one_is_not_spoken_to(listener: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b""])
-def test_another_server_is_told_from_spark(listener: socket.socket, answer: bytes) -> None:
+def test_another_server_is_distinguished_from_spark(listener: socket.socket, answer: bytes) -> None:
     said, _ = explain_answer(listener, answer)
     assert said == "what listens there is no Spark Connect server"
 
 
-def test_nobody_there(listener: socket.socket) -> None:
+def test_no_server_there(listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     listener.close()
     assert "refused" in explain_silence(f"sc://127.0.0.1:{port}", 0.2)
@@ -98,17 +98,17 @@ def test_a_task_that_goes_on_after_its_end_is_found_in_new_lines_only(
     server = SparkServer("w", SparkSettings(), tmp_path / "scratch")
     line = "26/11/22 03:00:56 ERROR Executor: Killed task 7 could not be stopped within 120000 ms; not killing JVM\n"
 
-    def says(text: str) -> str:
+    def finds(text: str) -> str:
         with server.log.open("a") as log:
             log.write(text)
         return server.stuck()
 
     assert not server.stuck(), "no log yet"
-    assert not says("26/11/22 03:00:46 WARN Executor: Killed task 7 is still running after 10000 ms\n")
-    assert not says(line[:40])
-    assert says(line[40:]) == "Killed task 7 could not be stopped within 120000 ms; not killing JVM"
+    assert not finds("26/11/22 03:00:46 WARN Executor: Killed task 7 is still running after 10000 ms\n")
+    assert not finds(line[:40])
+    assert finds(line[40:]) == "Killed task 7 could not be stopped within 120000 ms; not killing JVM"
     assert not server.stuck()
-    says(line)
+    finds(line)
     monkeypatch.setattr("subprocess.Popen", lambda *_, **__: type("Process", (), {"pid": 1, "poll": lambda _: 0})())
     server.start()
     assert not server.stuck(), "of its predecessor"

@@ -38,7 +38,7 @@ class Place:
 
 @pytest.fixture
 def place(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A bucket of a server whose log nobody else writes."""
+    """A bucket of a server whose log no other program writes."""
     with serve_buckets(tmp_path / "s3") as server, serve_faults(server) as faulty:
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.server.endpoint)
         name = server.make_bucket()
@@ -90,4 +90,4 @@ def test_on_a_store_that_overwrites_the_same_count_finds_the_damage(place: Place
         race.run()
     found = count(race, place.table, place.faulty.server)
     assert found["put twice"] > 0, found
-    assert any("the commit is not in the log" in one for one in race.errors), "whoever was overwritten is told"
+    assert any("the commit is not in the log" in one for one in race.errors), "an overwritten writer gets an error"

@@ -1,4 +1,4 @@
-"""A replay puts new rows in place of old ones and moves nothing else; and who reads or tidies the tables besides."""
+"""A replay puts new rows in place of old ones and moves nothing else; and readers and vacuums of the tables besides."""
 
 import os
 import time
@@ -74,7 +74,7 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "empty"])
 def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_path: Path, gone: bool) -> None:
-    """The error says how, and what stood in it."""
+    """The error has the step, and what was in it."""
     table = fill_two(tmp_path)
     lost = next(f for f in log(Path(table.location)).files if f.parent.name == names.split("p"))
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
@@ -105,7 +105,7 @@ def live_batch(table: Ledger) -> None:
 
 @dataclass
 class Racing:
-    """A replay of [0, 3) of p; after each of its first plans somebody else is faster."""
+    """A replay of [0, 3) of p; after each of its first plans another writer is faster."""
 
     table: Ledger
     patch: pytest.MonkeyPatch
@@ -138,7 +138,7 @@ def racing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Racing:
 
 
 @pytest.mark.parametrize("other", [compaction, other_replay])
-def test_who_moves_the_same_rows_meanwhile_makes_it_plan_again(racing: Racing, other: Callable[[Ledger], None]) -> None:
+def test_a_move_of_the_same_rows_meanwhile_makes_it_plan_again(racing: Racing, other: Callable[[Ledger], None]) -> None:
     racing.replay(other)
     assert racing.plans == 2
     assert count_rows(Path(racing.table.location)) == once(p=6, q=6)
@@ -277,7 +277,7 @@ def test_plain_spark_duckdb_polars_and_pandas_read_the_same_rows(world: World, s
     orphan = world.table / "main/data/dead"
     orphan.mkdir()
     main = str(world.table / "main")
-    assert DeltaTable(main).to_pandas().shape == pl.read_delta(main).shape == (6, 7)  # as the README says
+    assert DeltaTable(main).to_pandas().shape == pl.read_delta(main).shape == (6, 7)  # as the README states
     files = DeltaTable(main).file_uris()
     names = ["n", "word", "seen", "price", "tags", "_partition", "_offset"]
     read_by_spark = spark.read.parquet(*files)
@@ -304,14 +304,14 @@ def test_the_vacuum_takes_what_no_version_names_and_leaves_what_is_young(tmp_pat
     assert vacuum(str(tmp_path)) == ("main/data/old/p/f.parquet", died)
     assert old.exists()
     assert vacuum(str(tmp_path), dry_run=False) == ("main/data/old/p/f.parquet", died)
-    assert (foreign / "unread.json").exists(), "somebody else's"
+    assert (foreign / "unread.json").exists(), "another program's"
     assert (young.exists(), old.exists(), staged.exists()) == (True, False, False)
     assert count_rows(Path(table.location)) == once(p=6, q=6)
     with pytest.raises(ConfigError, match="7 days"):
         vacuum(str(tmp_path), timedelta(days=6))
 
 
-def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them(tmp_path: Path) -> None:
+def test_the_vacuum_takes_old_checkpoints_and_the_log_is_the_same_without_them(tmp_path: Path) -> None:
     table = fill_two(tmp_path)
     path, folder = Path(table.location), Path(table.location) / "_delta_log"
     for _ in range(5):
@@ -332,7 +332,7 @@ def test_the_vacuum_takes_old_checkpoints_and_the_log_says_the_same_without_them
         ]
 
     everything = said()
-    assert vacuum(str(tmp_path), dry_run=False) == (), "somebody may have opened the table by any of them"
+    assert vacuum(str(tmp_path), dry_run=False) == (), "a reader may have opened the table by any of them"
     for one in before[:4]:
         os.utime(one, (time.time() - 2 * 86400,) * 2)
     gone = tuple(f"main/_delta_log/{one.name}" for one in before[:3])

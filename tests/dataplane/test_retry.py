@@ -1,4 +1,4 @@
-"""What a park advises works: a file that was mended in place is taken as it is now, and nobody commits what it was."""
+"""What a park advises works: a file that was repaired in place is read as it is now, and no run commits what it was."""
 
 import os
 
@@ -74,10 +74,10 @@ def test_what_cannot_be_looked_at_is_left_to_the_run(world: World) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_whoever_read_the_file_as_it_was_commits_nothing(
+def test_a_run_that_read_the_file_as_it_was_commits_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A run is between its look at the files and its commit while a person mends one and retries: the index would call
+    """A run is between its look at the files and its commit while an operator repairs one and retries: the index would call
     the old rows the new file's, and the new ones would be in no table."""
     world.give("a", "b")
     world.rows("a", "0", 2)

@@ -103,7 +103,7 @@ def append_record(folder: Path, name: str) -> None:
         file.write('{"a": 2}\n')
 
 
-def test_a_file_written_in_two_parts_around_settle_is_stopped_or_told(tmp_path: Path) -> None:
+def test_a_file_written_in_two_parts_around_settle_is_stopped_or_reported(tmp_path: Path) -> None:
     """Before it is read it parks its partition; after that a look finds it, and a replay takes all of it."""
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json", "z/1.json")

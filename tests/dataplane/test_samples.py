@@ -58,7 +58,7 @@ def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     version = commit(tmp_path, "p:a")
     find_file(tmp_path).write_bytes(b"no Parquet")
     assert read_samples(ledger(tmp_path), {"p:a": version}, 5) == {}
-    assert count_rows(ledger(tmp_path), ["p:a"]) == {"p:a": 2}, "the log says it"
+    assert count_rows(ledger(tmp_path), ["p:a"]) == {"p:a": 2}, "the log has it"
     find_file(tmp_path).unlink()
     assert read_samples(ledger(tmp_path), {"p:a": version, "p:b": version, "p:c": 99}, 5) == {}
 

@@ -73,7 +73,7 @@ def test_requests_are_counted(bucket: str, bucket_server: BucketServer) -> None:
     assert bucket_server.count_requests() == before + 1, bucket_server.list_requests(before)
 
 
-def test_a_client_is_another_one_where_the_environment_says_another_store(
+def test_a_client_is_another_one_where_the_environment_names_another_store(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two servers with buckets of one name, each with an object and a table of its own."""

@@ -1,4 +1,4 @@
-"""docs/protocol.md says what the tables hold: columns, transactions, metadata."""
+"""docs/protocol.md lists what the tables hold: columns, transactions, metadata."""
 
 import re
 from pathlib import Path

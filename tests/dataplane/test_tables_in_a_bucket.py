@@ -145,7 +145,7 @@ def count_one(server: BucketServer, what: Callable[[], object]) -> int:
     return server.count_requests() - before
 
 
-def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_lost(
+def test_a_bucket_that_goes_away_before_the_commit_parks_no_partition_and_nothing_is_lost(
     one: World, bucket: str, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one.give("a")
@@ -171,7 +171,7 @@ def test_a_bucket_that_goes_away_before_the_commit_parks_nobody_and_nothing_is_l
 
 
 @pytest.mark.parametrize("landed", ["bucket"], indirect=True)
-def test_on_a_bad_day_of_the_store_each_record_goes_in_once_and_nobody_is_parked(
+def test_on_a_bad_day_of_the_store_each_record_goes_in_once_and_no_partition_is_parked(
     one: World, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers that are refused, slow, late or lost: to rota, to Spark as it reads and to its tasks as they write."""

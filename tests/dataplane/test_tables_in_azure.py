@@ -74,7 +74,7 @@ class TestTableInAzure(TableSuite):
         return AzureBench(tmp_path, container)
 
 
-def test_the_tag_of_a_put_is_the_one_that_a_list_says(container: str) -> None:
+def test_the_tag_of_a_put_is_the_one_in_a_list(container: str) -> None:
     tag = stores.put_new(f"{container}/t", "x/1.json", b"first")
     assert stores.list_after(f"{container}/t", "x", "") == {"x/1.json": tag}
 
@@ -143,7 +143,7 @@ def test_a_key_that_is_wrong_is_said_in_one_line_without_it(container: str, monk
 def test_a_task_without_a_key_fails_by_its_environment_and_not_by_its_data(
     container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arrow finds no credential, and says so by an error that is none of the system's: nobody is parked for it."""
+    """Arrow finds no credential, and raises an error that is none of the system's: no partition is parked for it."""
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")
     opened = partial(stores.open_executors_files, stores.describe_to_executors(container))
     place = container.partition("://")[2]

@@ -1,4 +1,4 @@
-"""A Spark Connect server runs code as its user: who reaches it needs its token, and nothing but its user's file has that.
+"""A Spark Connect server runs code as its user: a client needs its token, and nothing but its user's file has that.
 
 That a worker's server refuses a stranger is seen in tests/conformance/test_agent_spark.py.
 """
@@ -36,7 +36,7 @@ def test_a_random_token_is_found_by_the_runs_of_this_user_and_goes_with_its_serv
         token.add_token("sc://localhost:4711/;user_id=a")
         == f"sc://localhost:4711/;user_id=a;authorization=Bearer%20{made}"
     )
-    assert token.add_token("sc://127.0.0.1:4713") == "sc://127.0.0.1:4713", "nobody left one"
+    assert token.add_token("sc://127.0.0.1:4713") == "sc://127.0.0.1:4713", "no server left one"
     again = token.of_server("127.0.0.1", 4711)
     assert made not in token.add_token("sc://127.0.0.1:4711")
     assert again in token.add_token("sc://127.0.0.1:4711")
@@ -49,7 +49,7 @@ def test_a_random_token_is_found_by_the_runs_of_this_user_and_goes_with_its_serv
     "endpoint", ["sc://evil:4711", "sc://192.0.2.1:4711", "sc://127.0.0.1.evil:4711", "sc://127.0.0.1"]
 )
 def test_a_token_of_this_machine_goes_nowhere_else(endpoint: str) -> None:
-    """What stands in ZooKeeper names the endpoint: it leads to no other file, and no file's content elsewhere."""
+    """A record in ZooKeeper names the endpoint: it leads to no other file, and no file's content elsewhere."""
     made = token.of_server("127.0.0.1", 4711)
     assert made not in token.add_token(endpoint)
 

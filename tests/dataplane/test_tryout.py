@@ -74,7 +74,7 @@ CASES = {
 }
 
 
-def test_a_tryout_says_what_a_run_does(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
+def test_a_tryout_reports_what_a_run_does(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
     """Each pipeline is tried, and then consumed: both accept the same rows and bad records, or name the same error."""
     wrong: dict[str, object] = {}
     for name, case in CASES.items():

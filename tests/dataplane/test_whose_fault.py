@@ -1,4 +1,4 @@
-"""Whom a failed job parks, without Spark: a job is what `faults` says of the partitions that it holds."""
+"""Which partitions a failed job parks, without Spark: a job is what `faults` declares for its partitions."""
 
 import shutil
 from contextlib import suppress
@@ -57,7 +57,7 @@ def test_what_a_message_quotes_is_data(text: str) -> None:
         'SparkConnectGrpcException: status = StatusCode.UNAUTHENTICATED details = "Invalid authentication token"',
     ],
 )
-def test_what_stands_beside_a_quotation_is_the_environments(text: str) -> None:
+def test_a_text_beside_a_quotation_is_the_environments(text: str) -> None:
     assert isinstance(judge_failure(RuntimeError(text), spark(), "p:a"), EnvironmentFailed)
 
 
@@ -98,7 +98,7 @@ def test_a_message_ends_with_the_next_step_for_its_partition() -> None:
 
 
 def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unquoted: nobody can tell it from the environment, but the others go through, and one alone is tried again."""
+    """Unquoted: it looks like an error of the environment, but the others go through, and one alone is tried again."""
     land_files(world, "abcd")
     Faults(monkeypatch, lambda p, _: "ValueError: sshd: Connection refused" if p == "p:c" else None)
     events = run(world, "abcd")
@@ -112,8 +112,8 @@ def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypat
     assert parked.reason.endswith("rota retry p:c")
 
 
-@pytest.mark.parametrize("alone", [[], ["p:a"]], ids=["everybody's", "and one that fails on its data"])
-def test_what_nobody_gets_through_parks_nobody_for_it(
+@pytest.mark.parametrize("alone", [[], ["p:a"]], ids=["of all", "and one that fails on its data"])
+def test_an_error_of_all_partitions_parks_none_for_it(
     world: World, monkeypatch: pytest.MonkeyPatch, alone: list[str]
 ) -> None:
     land_files(world, "abc")
@@ -167,7 +167,7 @@ def test_a_full_disk_is_not_tried_by_every_partition(world: World, monkeypatch: 
 def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_can(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What stands before it is read first, as before a file that vanished. Mended, it goes on by itself."""
+    """The files before it are read first, as before a file that vanished. Repaired, it continues automatically."""
     land_files(world, "abc", files=2)
     open_files(world.pipeline).observe(("p:a", "p:b", "p:c"), ASSIGN)
     Faults(monkeypatch, lambda *_: None)
@@ -281,7 +281,7 @@ def test_what_failed_like_the_environment_is_judged_by_its_second_reading(
 
 
 def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of what it was asked for would be told as the whole."""
+    """Half of the request would be reported as the whole."""
     land_files(world, "a", files=4)
     source = open_files(world.pipeline)
     source.observe(("p:a",), ASSIGN)
@@ -295,7 +295,7 @@ def test_a_replay_is_never_shortened(world: World, monkeypatch: pytest.MonkeyPat
     assert "vanished" in str(piece.error)
 
 
-def test_what_is_not_parked_where_it_stands_is_skipped_only_by_name(
+def test_what_is_not_parked_at_its_offset_is_skipped_only_by_name(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     land_files(world, "a", files=1)
@@ -341,7 +341,7 @@ def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, mon
 
 
 def test_an_index_that_is_lost_under_a_job_parks_its_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the job fails with: nobody knows any more which file it read."""
+    """Whatever the job fails with: it is unknown which file it read."""
     land_files(world, "a")
 
     def lost(*_: object) -> str:
@@ -359,7 +359,7 @@ def test_an_index_that_is_lost_under_a_job_parks_its_partition(world: World, mon
 
 @pytest.mark.parametrize("start", [0, 5])
 def test_a_start_that_was_raised_hides_no_lost_index(world: World, monkeypatch: pytest.MonkeyPatch, start: int) -> None:
-    """The table's own offset is where it stands, whatever the file declares by now."""
+    """The table's own offset counts, whatever the file declares by now."""
     land_files(world, "a", files=2)
     Faults(monkeypatch, lambda *_: None)
     assert isinstance(run(world, "a")["p:a"], CommittedBatch)
@@ -370,8 +370,8 @@ def test_a_start_that_was_raised_hides_no_lost_index(world: World, monkeypatch: 
     assert "the index has given 0 offsets" in event.reason
 
 
-def test_a_start_that_was_lowered_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An offset ahead of the index that no commit reached is where it was told to begin, not a lost index."""
+def test_a_start_that_was_lowered_parks_no_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An offset ahead of the index that no commit reached is the declared start, not a lost index."""
     world.write("pipeline = Pipeline(source=source(start=3), table=delta({table!r}))\n")
     Faults(monkeypatch, lambda *_: None)
     land_files(world, "a")

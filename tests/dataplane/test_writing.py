@@ -117,17 +117,17 @@ def test_spark_makes_the_same_number(pairs: list[tuple[str, int]], spark: SparkS
     ]
 
 
-def test_an_offset_that_the_batch_does_not_hold_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_offset_that_the_batch_does_not_have_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     """Such as one that `fillna` gives to rows of an outer join."""
     frame = spark.range(9).select(F.lit("p:a").alias("_partition"), F.col("id").alias("_offset"), "id")
     assert sum(file.rows for file in writing.write(frame, str(tmp_path), "data/x", known={"p:a": (0, 9)})) == 9
-    with pytest.raises(BadTransform, match="an _offset that this batch does not hold"):
+    with pytest.raises(BadTransform, match="an _offset that this batch does not have"):
         writing.write(frame, str(tmp_path), "data/y", known={"p:a": (0, 8)})
 
 
 @pytest.mark.parametrize("known", [None, {"p:a": (0, 1)}], ids=["by ids", "by numbers"])
 @pytest.mark.parametrize("absent", ["null", "''"])
-def test_rows_without_a_partition_are_told_as_such(
+def test_rows_without_a_partition_are_reported_as_such(
     absent: str, known: Ranges | None, spark: SparkSession, place: tuple[str, Path]
 ) -> None:
     """An empty path is none: in a bucket the task failed at it, on a disk it was the disk's fault."""
@@ -141,7 +141,7 @@ def test_rows_without_a_partition_are_told_as_such(
 def test_a_disk_of_spark_s_own_is_noticed(
     guarded: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task says of a file that it is there, and the run does not see it: a table would name what nobody has."""
+    """A task reports a file that the run does not see: a table would name a missing file."""
     frame = spark.range(9).select(F.lit("p:a").alias("_partition"), F.lit(0).cast("long").alias("_offset"), "id")
     elsewhere = describe_to_executors(str(tmp_path))
     root = {"kind": "LocalFileSystem", "given": {}, "found": {}}
@@ -222,10 +222,10 @@ COLUMNS = ["_partition", "n", "_offset"]
 def put(
     folder: Path, batches: Iterable[pa.RecordBatch], origins: on_executors.Origins | None = None
 ) -> list[dict[str, Any]]:
-    """What a task says of the files that it made of these rows."""
+    """What a task reports of the files that it made of these rows."""
     opened = partial(open_executors_files, describe_to_executors(str(folder)))
     write = on_executors.make_writer(str(folder), opened, {}, COLUMNS, "_partition", names.split, None, origins)
-    return [on_executors.read_said(row["said"]) for told in write(batches) for row in told.to_pylist()]
+    return [on_executors.read_said(row["said"]) for batch in write(batches) for row in batch.to_pylist()]
 
 
 NUMBERS = {of * 3 + offset: (f"p:{of}", offset) for of in range(41) for offset in range(3)}
@@ -314,7 +314,7 @@ def test_a_dictionary_is_written_where_it_makes_a_column_smaller(rows: int, deci
     batches = [whole.slice(at, 8192) for at in range(0, rows, 8192)]
     opened = partial(open_executors_files, describe_to_executors(str(tmp_path)))
     write = on_executors.make_writer(str(tmp_path), opened, {}, list(columns), "_partition", names.split, None)
-    (said,) = [on_executors.read_said(row["said"]) for told in write(batches) for row in told.to_pylist()]
+    (said,) = [on_executors.read_said(row["said"]) for batch in write(batches) for row in batch.to_pylist()]
     footer = pq.ParquetFile(said["path"]).metadata
     chunks = map(footer.row_group(0).column, range(len(columns)))
     assert {one.path_in_schema for one in chunks if one.has_dictionary_page} == SMALLER

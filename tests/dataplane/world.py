@@ -123,7 +123,7 @@ class World:
         return self.incarnation
 
     def give(self, *keys: str, incarnation: str | None = None) -> str:
-        """The worker's target is exactly these keys, and it claims them, from whoever has them."""
+        """The worker's target is exactly these keys, and it claims them, from their owners."""
         incarnation = incarnation or self.incarnation or self.join()
         worker, store, paths = incarnation.rpartition("@")[0], self.tree.store, self.tree.paths
         partitions = [self.pipeline.partition(k) for k in keys]

@@ -233,7 +233,7 @@ def test_what_dagster_does_not_take_is_left_out_and_each_pipeline_is_served(
     assert list(refused) == ["m.py"]
     assert "what it declares for Dagster is left out: " in refused["m.py"]
     assert why in refused["m.py"]
-    assert refused["m.py"].endswith("Mend the file; its pipeline is served")
+    assert refused["m.py"].endswith("Correct the file; its pipeline is served")
     assert "\n" not in refused["m.py"]
 
 

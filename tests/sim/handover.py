@@ -128,12 +128,12 @@ class HandOver(Stage):
         """See `Faults`."""
         return self.faults.take_table_fault()
 
-    def said(self, worker: WorkerProcess, word: str, facts: Mapping[str, object]) -> None:
+    def note_decision(self, worker: WorkerProcess, word: str, facts: Mapping[str, object]) -> None:
         """A line of the story."""
         self.count("forced" if facts.get("reason") == "forced" else word)
         self.tell(f"{worker.spec.id} {word} {' '.join(f'{k}={v}' for k, v in facts.items())}")
 
-    def heard(self, run: RunProcess, event: Event) -> None:
+    def note_event(self, run: RunProcess, event: Event) -> None:
         """A line of the story; without faults no run is outrun."""
         if isinstance(event, DroppedPartition):
             moved = "moved meanwhile" in event.reason or "has consumed it meanwhile" in event.reason
@@ -141,7 +141,7 @@ class HandOver(Stage):
         what = {name: getattr(event, name) for name in ("start", "end", "offset", "reason") if hasattr(event, name)}
         self.tell(f"{run.run_id} of {run.incarnation}: {type(event).__name__} {event.partition} {what}")
 
-    def broke(self, process: object, error: RotaError) -> None:
+    def note_error(self, process: object, error: RotaError) -> None:
         """A run ended early."""
         self.count("broken")
         self.tell(f"{getattr(process, 'run_id', '')} ended: {type(error).__name__} {error}")

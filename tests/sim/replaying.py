@@ -29,5 +29,5 @@ class ReplayProcess:
             for _ in replay(GroupState(self.store, stage.group), stage.ports(job), self.ranges, self.run_id):
                 pass
         except RotaError as error:
-            stage.broke(self, error)
+            stage.note_error(self, error)
         self.store.close()

@@ -196,7 +196,7 @@ STACK = (
     on_base("zookeeper-frozen", "zookeeper", "ZooKeeper", freeze_zookeeper, thaw_zookeeper, check="-", alert=SENSORS),
     on_base("sensor-off", "off", "turn it on", turn_off, turn_on, check="checkpoints:keeps_up"),
     on_base(
-        "file-raises", "refused", "Mend the file", add_file("raise ValueError('boom')"), take_file, alert="new-base"
+        "file-raises", "refused", "Correct the file", add_file("raise ValueError('boom')"), take_file, alert="new-base"
     ),
     on_base("job-left-out", "refused", "left out", add_file(JOB), forget_new, alert="new-base"),
     on_base("same-table", "refused", "table", add_file(COPY), take_file, alert="new-base"),

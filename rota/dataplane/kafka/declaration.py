@@ -102,7 +102,7 @@ class Kafka:
     def explain_login(self) -> str:
         """Return the step after the broker refused the login of `client`."""
         login = [str(text) for name, text in self.client.items() if name.startswith("sasl.") or SECRET.match(name)]
-        return explain_renewal(login) or "Mend client= of kafka(...)"
+        return explain_renewal(login) or "Correct client= of kafka(...)"
 
     def read_client(self) -> dict[str, str]:
         """Return the settings of a client, filled in from the environment. Errors of this process hide the secrets."""

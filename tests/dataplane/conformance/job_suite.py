@@ -34,9 +34,9 @@ class JobSuite:
         assert [sorted(piece.ranges) for piece in pieces] == [["p:a", "p:b"], ["p:c"]], "a job a piece, in order"
         attempts = {piece.attempt for piece in pieces}
         assert len(attempts) == 2
-        assert all(attempt.startswith("run-7") for attempt in attempts), "what lies on a disk says whose it is"
+        assert all(attempt.startswith("run-7") for attempt in attempts), "the files name their run"
 
-    def test_whoever_fails_fails_alone(self, place: JobBench) -> None:
+    def test_a_failing_partition_fails_alone(self, place: JobBench) -> None:
         job = place.open({"p:a": 2, "p:poison": 1, "p:b": 2})
         pieces = run(job, place, [{"p:a": (0, 2), "p:poison": (0, 1), "p:b": (0, 2)}])
         assert [piece.partition for piece in pieces if isinstance(piece, FailedPartition)] == ["p:poison"]

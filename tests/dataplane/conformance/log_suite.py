@@ -48,12 +48,12 @@ class LogSuite:
     def one(self, tmp_path: Path) -> Log:
         return type(self).log(tmp_path / "main")
 
-    def test_where_there_is_no_table_nothing_is_known_until_somebody_makes_it(self, one: Log) -> None:
+    def test_where_there_is_no_table_nothing_is_known_until_one_is_made(self, one: Log) -> None:
         assert one.open() is None
         first = one.create(FIRST)
         assert (first.number, first.files().num_rows, first.transaction("x")) == (0, 0, None)
         again = one.create(MORE)
-        assert (again.number, again.table) == (0, first.table), "whoever is first makes it"
+        assert (again.number, again.table) == (0, first.table), "the first writer makes it"
         assert json.loads(again.schema) == json.loads(FIRST)
         assert one.read_info(0)["version"] == 0
         assert not one.read_info(1)
@@ -74,7 +74,7 @@ class LogSuite:
         assert {body["appId"]: body["version"] for kind, body in actions if kind == "txn"} == {"a": 7, "b c/é": 2**62}
         assert all(body["dataChange"] for kind, body in actions if kind == "add")
 
-    def test_a_version_says_the_same_for_ever(self, one: Log) -> None:
+    def test_a_version_never_changes(self, one: Log) -> None:
         file = make_file("p", 0, 2)
         then = append(one, sets={"a": 1}, adds=(file,))
         append(one, sets={"a": 2, "b": 2}, removes={file.path: 7}, alone=True)
@@ -98,7 +98,7 @@ class LogSuite:
         append(one, sets={"a": 9})
         assert append(one, sets={"a": 3}).transaction("a") == 3
 
-    def test_whoever_must_be_alone_loses_to_any_commit(self, one: Log) -> None:
+    def test_a_draft_that_must_be_alone_loses_to_any_commit(self, one: Log) -> None:
         old = append(one, sets={"a": 1})
         append(one, sets={"b": 1})
         with pytest.raises(Moved):
@@ -117,9 +117,7 @@ class LogSuite:
         assert kinds == {"add": False, "remove": False}, "rows only moved"
 
     @pytest.mark.parametrize("changes", [True, False], ids=["taken", "moved"])
-    def test_whoever_adds_rows_loses_to_whoever_took_some_and_not_to_whoever_moved_them(
-        self, one: Log, changes: bool
-    ) -> None:
+    def test_a_draft_that_adds_rows_loses_to_a_removal_and_not_to_a_move(self, one: Log, changes: bool) -> None:
         file = make_file("p", 0, 9)
         old = append(one, adds=(file,))
         append(one, removes={file.path: 7}, adds=(make_file("p", 0, 9),), changes=changes)
@@ -143,7 +141,7 @@ class LogSuite:
         assert [said.get("rota.commit") for said in read_back(newest, 2)] == ["z", "y"]
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_whoever_interleaves_each_change_goes_in_once(self, one: Log, seed: int) -> None:
+    def test_in_any_order_each_change_goes_in_once(self, one: Log, seed: int) -> None:
         """Drafts on versions of any age: each counter is what as many changes, one after the other, make of it."""
         random, counts = Random(seed), dict.fromkeys("abc", 0)
         versions = [one.create(FIRST)]

@@ -227,7 +227,7 @@ class HoldingSuite(Benched):
 class SharingSuite(Benched):
     """Of a source that gives every reader the same at the same time."""
 
-    def test_whoever_races_each_record_has_one_offset(self, place: SourceBench) -> None:
+    def test_in_any_race_each_record_has_one_offset(self, place: SourceBench) -> None:
         for key in "ab":
             place.land(key, 5)
         partitions = ("p:a", "p:b")
@@ -251,7 +251,7 @@ class AssigningSuite(Benched):
 
 
 class StartingSuite(Benched):
-    """Of a source whose declaration says where a partition starts."""
+    """Of a source whose declaration states where a partition starts."""
 
     @pytest.mark.parametrize(("start", "at", "later"), [("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)])
     def test_where_a_partition_starts(self, place: SourceBench, start: str | int, at: int, later: int) -> None:
@@ -299,7 +299,7 @@ class FilingSuite(Benched):
         place.change("p:a", 2)
         again = ports.reread({"p:a": (0, 1)})
         assert not again.source.find_broken({"p:a": (0, 1)})
-        assert place.open().source.find_broken({"p:a": (0, 1)}), "nobody else sees it so yet"
+        assert place.open().source.find_broken({"p:a": (0, 1)}), "another reader sees the change"
         assert again.source.observe(("p:a",), ASSIGN).ends == {"p:a": 3}
         assert not place.open().source.find_broken({"p:a": (0, 2)})
         assert place.open().source.find_broken({"p:a": (2, 3)}), "it was not read again"

@@ -1,4 +1,4 @@
-"""What a ledger promises, whatever log and files it stands on. Both are put under it by one line:
+"""The laws of a ledger over any log and files. One line puts both under the suite:
 
 class TestMyTable(TableSuite):
     bench = MyBench  # makes tables in a folder of the test's own
@@ -30,7 +30,7 @@ class TableBench(Protocol):
         ...
 
     def write(self, attempt: str, partition: str, offsets: range) -> DataFile:
-        """A file with one row for each offset, which nobody sees yet."""
+        """A file with one row for each offset, which no reader sees yet."""
         ...
 
     def rows(self) -> list[tuple[str, int]]:
@@ -107,7 +107,7 @@ class TableSuite:
         with refused(place, table, OffsetGap, "a"):
             table.commit(claim, batch(place, claim))
 
-    def test_a_batch_must_start_where_the_claim_stands_unless_it_need_not_follow(self, place: TableBench) -> None:
+    def test_a_batch_must_start_where_the_claim_is_unless_it_need_not_follow(self, place: TableBench) -> None:
         table = place.open()
         claim = table.claim({"a": 7}, {"a": 0})
         apart = batch(place, replace(claim, offsets={"a": 4}))
@@ -116,7 +116,7 @@ class TableSuite:
         table.commit(claim, apart, follows=False)
         assert place.rows() == [("a", 4), ("a", 5)]
 
-    def test_whoever_was_overtaken_commits_nothing_also_of_other_partitions(self, place: TableBench) -> None:
+    def test_an_overtaken_run_commits_nothing_also_of_other_partitions(self, place: TableBench) -> None:
         table = place.open()
         zombie = table.claim({"a": 7, "b": 7}, {"a": 0, "b": 0})
         place.open().claim({"a": 9}, {"a": 0})
@@ -139,7 +139,7 @@ class TableSuite:
         table = place.open()
         run, person = (table.claim({"a": 7}, {"a": 0}) for _ in range(2))
         end = 2 if op == "skip" else 0
-        table.commit(person, Batch(uuid.uuid4().hex, "who", "", "", 0, {"a": (0, end)}, rows={"a": 0}, op=op))
+        table.commit(person, Batch(uuid.uuid4().hex, "run", "", "", 0, {"a": (0, end)}, rows={"a": 0}, op=op))
         with refused(place, table, OffsetGap, "a"):
             table.commit(run, batch(place, run))
         assert (table.read_log()[0].op, positions(table, "a")) == (op, {"a": (end, 7)})
@@ -171,12 +171,12 @@ class TableSuite:
 
     # --- whose it is ---
 
-    @pytest.mark.parametrize("who", [{"group": "h"}, {"meta": "1" * 32}, {"pipeline": "q"}], ids=str)
-    def test_a_table_of_somebody_else_is_left_as_it_is(self, place: TableBench, who: dict[str, str]) -> None:
+    @pytest.mark.parametrize("owner", [{"group": "h"}, {"meta": "1" * 32}, {"pipeline": "q"}], ids=str)
+    def test_a_foreign_table_is_left_as_it_is(self, place: TableBench, owner: dict[str, str]) -> None:
         table = place.open()
         claim = table.claim({"a": 7}, {"a": 0})
         table.commit(claim, batch(place, claim))
-        stranger = place.open(**who)
+        stranger = place.open(**owner)
         for attempt in (
             lambda: stranger.claim({"a": 9}, {"a": 0}),
             lambda: stranger.read_positions(("a",)),
@@ -224,16 +224,14 @@ class TableSuite:
         for files, rows in ((), []), (again.files, [1, 2]):
             version = replace_rows(table, replace(again, files=files)).version
             found = read_samples(table, {"a": version, "b": version}, 5)
-            assert [row["_offset"] for row in found.get("a", ())] == rows, (
-                "of a replay, and none that stood there before"
-            )
+            assert [row["_offset"] for row in found.get("a", ())] == rows, "of a replay, and none from before"
             assert "b" not in found
         assert count_rows(table, ("a", "b")) == {"a": 4, "b": 42}, "also where they were put into one file"
 
     # --- at random ---
 
     @pytest.mark.parametrize("seed", range(5))
-    def test_whoever_interleaves_nothing_is_lost_doubled_or_written_by_a_former_owner(
+    def test_in_any_order_nothing_is_lost_doubled_or_written_by_a_former_owner(
         self, place: TableBench, seed: int
     ) -> None:
         """Several owners claim, sleep and commit in any order; each position and row is as one after the other would."""

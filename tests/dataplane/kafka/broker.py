@@ -1,4 +1,4 @@
-"""A Kafka of the tests' own, with its data in a folder of the test, and strangers who write into it."""
+"""A Kafka broker for the tests, with its data in a folder of the test, and other producers."""
 
 import signal
 import time
@@ -110,10 +110,10 @@ class Broker(KafkaBroker):
     def read_end(self, topic: str, partition: int) -> int:
         """The last stable offset."""
         place = TopicPartition(topic, partition)
-        (told,) = self.admin.list_offsets(
+        (found,) = self.admin.list_offsets(
             {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED
         ).values()
-        return int(told.result(LONG).offset)
+        return int(found.result(LONG).offset)
 
     def settle(self, topic: str, partition: int, end: int) -> None:
         """Waits until the markers of the transactions are written."""
@@ -124,8 +124,8 @@ class Broker(KafkaBroker):
 
         def is_settled() -> bool:
             place = TopicPartition(topic, partition)
-            (told,) = self.admin.list_offsets({place: OffsetSpec.latest()}).values()
-            return int(told.result(LONG).offset) == self.read_end(topic, partition)
+            (found,) = self.admin.list_offsets({place: OffsetSpec.latest()}).values()
+            return int(found.result(LONG).offset) == self.read_end(topic, partition)
 
         wait_until(is_settled)
 

@@ -54,8 +54,8 @@ class Brokers:
 
     def find_leader(self, topic: str, partition: int) -> int:
         """The node that leads the partition; -1 where none does."""
-        told = self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions
-        return int(told[partition].leader) if partition in told else -1
+        known = self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions
+        return int(known[partition].leader) if partition in known else -1
 
     def wait_in_sync(self, topic: str, partition: int, *nodes: int) -> None:
         """Wait until these nodes are the partition's replicas in sync."""
@@ -139,7 +139,7 @@ def test_a_partition_without_a_leader_waits_alone_with_one_line(
     assert waiting.retry_at is not None, "it is tried again by itself"
     assert waiting.reason == f"p:0: {topic}[0] has no leader. Bring its brokers back; it is retried automatically"
     assert all(isinstance(e, CommittedBatch) for e in events.values()), events
-    assert list(world.tree.parked()) == ["p:0"], "and nobody else"
+    assert list(world.tree.parked()) == ["p:0"], "and no other"
     brokers.nodes[1].start()
     wait_until(lambda: "p:0" in commit_some(world, *keys))
     assert count_damage(world, {f"p:{n}": list(range(10)) for n in range(3)}) == UNHURT

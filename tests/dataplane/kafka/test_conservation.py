@@ -1,6 +1,6 @@
 """Random records, transactions and batches: each record that was committed is in the table once, and no other.
 
-The checker compares with what was produced, not with what a consumer says. What is taken away from outside ends in damage
+The checker compares with what was produced, not with a consumer's records. What is taken away from outside ends in damage
 that it counts.
 """
 

@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 MOMENTS: dict[str, tuple[Any, str, int]] = {
     "planning": (KafkaSource, "plan_jobs", 1),
-    "reading": (KafkaSource, "read", 1),  # Spark's tasks find nobody
+    "reading": (KafkaSource, "read", 1),  # Spark's tasks find no broker
     "looking again": (KafkaSource, "find_broken", 2),  # the job is done, and its ranges are looked at
     "committing": (Ledger, "commit", 1),
 }
@@ -73,7 +73,7 @@ def test_every_record_is_in_the_table_once(
         (mortal.start if how == "kill" else mortal.thaw)()
         wait_until(lambda: catch_up(world, "0", "1"))
         assert count_damage(world, expected) == UNHURT, moment
-    assert not world.tree.parked(), "nobody is at fault"
+    assert not world.tree.parked(), "no partition is at fault"
 
 
 def test_what_dies_while_it_gives_records_ends_the_batch(

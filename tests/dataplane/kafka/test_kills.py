@@ -42,7 +42,7 @@ def test_a_worker_whose_spark_is_killed_in_a_batch_is_followed_by_another(
             with pytest.raises(EnvironmentFailed):
                 world.run(*KEYS)
             killer.join()
-        assert not world.tree.parked(), "nobody is at fault"
+        assert not world.tree.parked(), "no partition is at fault"
         assert not (world.table / "main" / "data").exists() or count_damage(world, {"p:0": [], "p:1": []}) == UNHURT
         world.endpoint, world.spark = endpoint, spark
         world.give(*KEYS, incarnation=world.join("w2"))

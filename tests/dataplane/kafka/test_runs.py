@@ -222,7 +222,7 @@ def test_odd_times_and_headers_stop_no_partition(worlds: Worlds) -> None:
 
 @pytest.mark.parametrize("moment", ["look_again", "write_together"])
 def test_what_the_retention_takes_once_it_was_read_is_in_the_table(worlds: Worlds, moment: str) -> None:
-    """It was read whole, and then thrown away, and a person was called who could but skip it. Before it is read it parks."""
+    """It was read completely, then dropped, and an operator could only skip it. Now it parks before it is read."""
     world, broker, topic = worlds.make(1), worlds.broker, worlds.topic
     world.give("0")
     broker.produce(topic, 0, number(8))

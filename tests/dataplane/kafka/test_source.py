@@ -64,7 +64,7 @@ def test_the_end_of_a_partition_is_where_an_open_or_undecided_transaction_begins
     assert not source.observe(("p:a",), Query(open_since=0.0)).withheld
 
 
-def test_what_the_retention_took_is_told_with_where_the_partition_begins(bench: TopicBench, broker: Broker) -> None:
+def test_what_the_retention_took_is_reported_with_where_the_partition_begins(bench: TopicBench, broker: Broker) -> None:
     bench.land("a", 5)
     source = bench.open().source
     starts = Query(starts=("p:a",))
@@ -123,8 +123,8 @@ def test_the_offsets_of_the_group_are_there_for_kafkas_own_tools(bench: TopicBen
         source.acknowledge({"p:b": 3})
         source.acknowledge({})
         source.close()
-        told = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-        return [(one.partition, one.offset) for one in told.topic_partitions] == [(1, 3)]
+        stored = broker.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+        return [(one.partition, one.offset) for one in stored.topic_partitions] == [(1, 3)]
 
     wait_until(are_noted)
 
@@ -169,7 +169,7 @@ def test_a_task_holds_few_large_records_at_a_time(
     assert found <= 1 << 20 if room == 1 << 20 else found > 5 << 20
 
 
-def test_nobody_who_answers_is_an_error_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_broker_is_an_error_within_the_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_of_kafka, "PATIENCE", 1.0)
     source = TopicBench(tmp_path, Nowhere(), "t").open().source  # type: ignore[arg-type]
     for ask in (source.list_keys, lambda: source.observe(("p:a",))):

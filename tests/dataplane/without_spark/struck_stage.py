@@ -60,18 +60,18 @@ class Stage(Trickle):
         for _ in range(runs):
             try:
                 self.consume()
-            except (RotaError, AssertionError) as error:  # an event that says that it is dropped
+            except (RotaError, AssertionError) as error:  # an event of a dropped partition
                 self.said.append(str(error))
             now = self.world.server.clock() + 3700.0
             self.world.server.clock = lambda at=now: at
         self.said += [tell_park(p, one.record) for p, one in self.world.tree.parked().items()]
 
     def look(self) -> str:
-        """What `rota status` says of the table."""
+        """What `rota status` reports of the table."""
         return read_table(self.ports.main, tuple(map(self.partition, "ab"))).refusal  # type: ignore[arg-type]
 
     def mend(self) -> None:
-        """What a person is told to do."""
+        """The next step of an operator."""
         adopt(self.world.tree, [self.world.pipeline])
         for key in "ab":
             end = self.ports.main.read_positions((self.partition(key),))[self.partition(key)].offset or 0
@@ -88,7 +88,7 @@ class Stage(Trickle):
         assert ends == {"p:a": 4, "p:b": 4}
 
     def finish(self) -> None:
-        """One more batch; then every row is there once, and nobody is needed."""
+        """One more batch; then every row is there once, and no operator is needed."""
         self.land_both()
         self.said.clear()
         self.go_on()

@@ -1,4 +1,4 @@
-"""What becomes of landed files once they are consumed: nothing is deleted that nobody read, wherever a run dies."""
+"""What becomes of landed files once they are consumed: no unread file is deleted, wherever a run dies."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def list_aside(one: Trickle) -> list[str]:
 
 
 def is_whole(one: Trickle) -> bool:
-    """Nothing is lost, nothing doubled, and nobody waits."""
+    """Nothing is lost, nothing doubled, and no partition waits."""
     lost, doubled = one.damage()
     return not (any(lost.values()) or any(doubled.values()) or one.world.tree.parked())
 
@@ -123,7 +123,7 @@ def test_it_may_die_anywhere(trickle: Trickle, place: Any, name: str, before: bo
 
 
 def overwrite(one: Trickle, name: str) -> Path:
-    """Somebody puts other rows under the name, by a rename."""
+    """Another program puts other rows under the name, by a rename."""
     file = one.world.folder / "land" / "a" / f"{name}.json"
     new = file.with_name(".new")
     new.write_text("".join(json.dumps({"n": n}) + "\n" for n in range(900, 905)))
@@ -131,7 +131,7 @@ def overwrite(one: Trickle, name: str) -> Path:
     return file
 
 
-def test_what_was_overwritten_after_it_was_read_stays_and_is_told(
+def test_what_was_overwritten_after_it_was_read_stays_and_is_reported(
     trickle: Trickle, caplog: pytest.LogCaptureFixture
 ) -> None:
     name, _ = trickle.land("a")
@@ -177,7 +177,7 @@ def test_what_is_overwritten_at_the_last_moment_comes_back(
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_what_was_skipped_or_stood_before_the_start_was_not_consumed(
+def test_what_was_skipped_or_was_before_the_start_was_not_consumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
     """Without the law each file below the offset would go."""
@@ -253,7 +253,7 @@ def test_an_archived_file_is_never_overwritten(
         assert (len(list_archived(one)), list_landed(one)) == (2, [])
 
 
-def test_a_replay_reads_the_archive_and_says_what_was_deleted(trickle: Trickle) -> None:
+def test_a_replay_reads_the_archive_and_names_what_was_deleted(trickle: Trickle) -> None:
     for _ in range(2):
         trickle.land("a")
         trickle.consume()
@@ -270,7 +270,7 @@ def test_a_replay_reads_the_archive_and_says_what_was_deleted(trickle: Trickle) 
     assert is_whole(trickle)
 
 
-def test_an_older_table_is_told_where_its_files_are(trickle: Trickle) -> None:
+def test_an_older_table_gets_a_line_where_its_files_are(trickle: Trickle) -> None:
     """A copy from before they were consumed."""
     trickle.land("a")
     trickle.consume()
@@ -297,7 +297,7 @@ pipeline = Pipeline(
 @pytest.mark.parametrize(("mine", "its", "refused"), [
     ("land", "land", True), ("land", "land/x", True), ("land/x", "land", True), ("land", "landed", False),
 ])  # fmt: skip
-def test_who_takes_files_away_reads_alone(tmp_path: Path, mine: str, its: str, refused: bool) -> None:
+def test_a_pipeline_that_takes_files_away_reads_alone(tmp_path: Path, mine: str, its: str, refused: bool) -> None:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     for name, place, after in (("taker", mine, "delete"), ("keeper", its, "keep")):

@@ -1,4 +1,4 @@
-"""Whatever bytes somebody lands or publishes: why a record is bad is told in one line, and nothing is raised."""
+"""For any bytes that land or are published, one line states why a record is bad, and nothing is raised."""
 
 import gzip
 import random

@@ -63,7 +63,7 @@ def read_index(world: World) -> Counter[tuple[object, object]]:
 def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_back(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A run that stood still between the table and the index gives all files offsets anew: nobody reads by them."""
+    """A run that paused between the table and the index gives all files new offsets: no run reads by them."""
     fill(world, "1")
     late = open_files(world.pipeline)
     fill(world, "0")
@@ -99,7 +99,7 @@ def test_the_index_goes_over_once_for_each_rename(world: World, again: int) -> N
 
 
 def test_a_compaction_beside_a_rename_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody else's OPTIMIZE moves the rows while they are written anew: it looks again."""
+    """Another program's OPTIMIZE moves the rows while they are rewritten: it reads them again."""
     fill(world, "0")
     fill(world, "1")
     world.call("q")
@@ -116,7 +116,7 @@ def test_a_compaction_beside_a_rename_loses_nothing(world: World, monkeypatch: p
     assert (count_rows(world), count_rows(world, "quarantine")) == (count_each("q:a", 2), count_each("q:a", 2))
 
 
-def test_a_rename_hides_no_rows_that_somebody_took(world: World) -> None:
+def test_a_rename_hides_no_rows_that_another_program_took(world: World) -> None:
     fill(world, "0")
     fill(world, "1")
     DeltaTable(world.table / "main").delete("_offset = 0")
@@ -155,7 +155,7 @@ def test_a_replay_after_a_rename_replaces_the_rows_of_before(world: World) -> No
 
 
 def test_bad_records_of_a_late_replay_do_not_keep_the_table_of_them_from_the_new_name(world: World) -> None:
-    """The first bad records of the pipeline come from a replay that the rename overtook: no run node tells of it. The table
+    """The first bad records of the pipeline come from a replay that the rename overtook: no run node names it. The table
     for them was made for the old name, and every batch of the new one with a bad record failed, for ever."""
     world.give("a")
     world.rows("a", "0", 1)

@@ -97,7 +97,7 @@ def test_each_way_to_hang_ends_at_the_deadline_and_names_its_line(
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_without_the_timer_it_hangs_on(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_timer_it_still_hangs(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ablation: this one comes back some time; a service that never answers does not."""
     if not guarded:
         monkeypatch.setattr(signal, "setitimer", lambda *_: (0.0, 0.0))

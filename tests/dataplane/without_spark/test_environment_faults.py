@@ -26,7 +26,7 @@ from tests.dataplane.world import World
 
 
 @pytest.mark.parametrize("mount_point", [True, False], ids=["empty mount point", "no folder"])
-def test_a_landing_folder_that_is_away_parks_nobody(world: World, mount_point: bool) -> None:
+def test_a_landing_folder_that_is_away_parks_no_partition(world: World, mount_point: bool) -> None:
     """A disk that is not mounted is the environment's fault: when it is back, all goes on without a hand."""
     world.rows("a", "0", 1)
     world.give("a")
@@ -51,8 +51,8 @@ def test_a_landing_folder_that_is_away_parks_nobody(world: World, mount_point: b
 def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     world: World, monkeypatch: pytest.MonkeyPatch, there: bool, key: str
 ) -> None:
-    """Nobody is parked and no second table is founded where the disk was mounted, also not for a partition that is new:
-    once it is mounted again, all goes on without a hand."""
+    """No partition is parked and no second table is founded where the disk was mounted, also not for a partition that is
+    new: once it is mounted again, all goes on without a hand."""
 
     if not there:
         monkeypatch.setattr(Ledger, "open_existing", Ledger.open_or_make)
@@ -90,7 +90,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(world: World) -> None:
+def test_a_full_disk_ends_each_step_of_a_run_parks_no_partition_and_loses_nothing(world: World) -> None:
     world.rows("a", "0", 1)
     world.rows("a", "1", 1)
     world.give("a")
@@ -113,7 +113,7 @@ def test_a_full_disk_ends_each_step_of_a_run_parks_nobody_and_loses_nothing(worl
     assert not world.tree.parked()
     assert main.read_positions(("p:a",))["p:a"].offset == 0
     main.commit(main.renew(claimed, ("p:a",)), made)
-    assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition], "it is told now"
+    assert [type(e) for e in world.run("a")] == [CommittedBatch, IdlePartition], "it is reported now"
     assert damage(Path(main.location), {"p:a": {0: 1, 1: 1}}) == NO_DAMAGE
 
 
@@ -134,7 +134,7 @@ def test_a_word_of_the_data_is_no_fault_of_the_environment(text: str, kind: type
     assert isinstance(judge_failure(RuntimeError(text), spark, "p:a"), kind)
 
 
-def test_a_name_that_is_no_text_holds_up_nobody(world: World) -> None:
+def test_a_name_that_is_no_text_delays_no_partition(world: World) -> None:
     world.rows("a", "0", 1)
     bad = os.fsencode(world.folder / "land/a") + b"/caf\xe9.json"
     with open(bad, "wb") as file:

@@ -1,7 +1,7 @@
 """Other programs at work on a table of ours, each at every moment of a batch.
 
 Law: no offset is committed twice, and none is consumed that was not. Where rows that were committed are gone or others, a
-person is told what to do, and after it all rows are there once. What changes no row stops nobody for good.
+operator gets the next step, and after it all rows are there once. What changes no row stops no run for ever.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.dataplane.without_spark.trickle import Trickle
 
 @pytest.mark.parametrize("moment", [BETWEEN, *MOMENTS])
 @pytest.mark.parametrize("name", TAKES)
-def test_whoever_takes_or_changes_rows_is_told_of_and_they_come_back(name: str, moment: str, tmp_path: Path) -> None:
+def test_a_program_that_changes_rows_is_reported_and_they_come_back(name: str, moment: str, tmp_path: Path) -> None:
     one = Stage(tmp_path / "x")
     with strike(moment, lambda: TAKES[name](one.main)):
         one.go_on()
@@ -37,7 +37,7 @@ def test_whoever_takes_or_changes_rows_is_told_of_and_they_come_back(name: str, 
 
 @pytest.mark.parametrize("moment", [BETWEEN, *MOMENTS])
 @pytest.mark.parametrize("name", KEEPS)
-def test_whoever_changes_no_row_stops_nobody(name: str, moment: str, tmp_path: Path) -> None:
+def test_a_program_that_changes_no_row_stops_no_run(name: str, moment: str, tmp_path: Path) -> None:
     one = Stage(tmp_path / "x")
     with strike(moment, lambda: KEEPS[name](one.main)):
         one.go_on()
@@ -81,7 +81,7 @@ def test_a_feature_that_is_not_written_is_named_and_not_tried_again_and_again(mo
 
 
 def test_a_replay_does_not_bring_back_what_was_deleted_in_place(tmp_path: Path) -> None:
-    """Its file still holds the row: who wrote anew what else is in it had the row again, and Spark had both files."""
+    """Its file still holds the row: a program that rewrote its other rows had the row again, and Spark had both files."""
     one = Stage(tmp_path / "x")
     programs.delete_in_place_by_spark(one.main)
     one.go_on()
@@ -97,7 +97,7 @@ def test_a_replay_does_not_bring_back_what_was_deleted_in_place(tmp_path: Path) 
 def test_files_with_rows_that_were_deleted_in_place_stay_and_the_others_are_put_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Without the guard nothing is put together any more, each maintenance is red, and leaves a file that nobody names."""
+    """Without the guard nothing is put together any more, each maintenance is red, and leaves an unnamed file."""
     if not guarded:
         monkeypatch.setattr(DeltaVersion, "find_vectored", lambda *_: set())
     one = Trickle(tmp_path / "x")

@@ -35,12 +35,12 @@ def test_the_columns_that_differ_are_named(tmp_path: Path, header: str, options:
     declared = Files(str(tmp_path), format="csv", schema="n int, word string", options=options)
     landing = DiskLanding(tmp_path, tmp_path / "stage")
     for path in ("a/1.csv", f"file://{tmp_path}/a/1.csv"):
-        told = explain_misfit(SPARKS.format(3, path), landing, declared)
-        assert told.startswith("SparkIllegalArgumentException: the CSV header of a/1.csv ")
-        assert said in told
+        misfit = explain_misfit(SPARKS.format(3, path), landing, declared)
+        assert misfit.startswith("SparkIllegalArgumentException: the CSV header of a/1.csv ")
+        assert said in misfit
 
 
-def test_what_cannot_be_read_stays_as_spark_says_it(tmp_path: Path) -> None:
+def test_what_cannot_be_read_stays_as_spark_writes_it(tmp_path: Path) -> None:
     declared = Files(str(tmp_path), format="csv", schema="n int, word string")
     landing = DiskLanding(tmp_path, tmp_path / "stage")
     for text in (SPARKS.format(3, "a/gone.csv"), "ValueError: another error", ""):

@@ -98,7 +98,7 @@ def test_what_attempts_left_that_died_goes_after_a_week_and_not_before(trickle: 
     table = trickle.world.table
     left = leave_behind(table)
     maintain(trickle.world.pipeline)
-    assert all(one.exists() for one in left), "somebody may be at it"
+    assert all(one.exists() for one in left), "a run may still write it"
     for one in left:
         age(one.parent, A_WEEK)
         age(one, A_WEEK)

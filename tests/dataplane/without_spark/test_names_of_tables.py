@@ -23,7 +23,7 @@ from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark
 from tests.dataplane.world import World
 
-SAYS = r"main is the table of pipeline 'p', and 'q' would read everything again .* delete p.py, then: rota rename p q"
+LINE = r"main is the table of pipeline 'p', and 'q' would read everything again .* delete p.py, then: rota rename p q"
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
@@ -37,18 +37,18 @@ def test_a_renamed_file_reads_nothing_again(world: World, monkeypatch: pytest.Mo
         fill(world)
         assert count_rows(world) == count_each("p:a", 2) + count_each("q:a", 2), "each file was read twice"
         return
-    with pytest.raises(ForeignTable, match=SAYS):
+    with pytest.raises(ForeignTable, match=LINE):
         world.run("a", connect=no_spark)
-    with pytest.raises(ForeignTable, match=SAYS):
+    with pytest.raises(ForeignTable, match=LINE):
         skip(world.tree, world.ports, "q:a")
-    with pytest.raises(ForeignTable, match=SAYS):
+    with pytest.raises(ForeignTable, match=LINE):
         list(replay(world.tree, world.open_ports(connect=no_spark), {"q:a": (0, 1)}, "r"))
     for ledger in (tables(world).main, tables(world).quarantine):
         with pytest.raises(ForeignTable, match="is the table of pipeline 'p'"):
             ledger.claim({"q:a": 9}, {"q:a": 0})
         with pytest.raises(ForeignTable, match="is the table of pipeline 'p'"):
             ledger.adopt()
-    with pytest.raises(ForeignTable, match=SAYS):
+    with pytest.raises(ForeignTable, match=LINE):
         adopt(world.tree, [world.pipeline])
     assert DeltaTable(world.table / "main").version() == version
     assert count_rows(world) == count_each("p:a", 2)
@@ -69,7 +69,7 @@ def test_a_commit_that_was_claimed_before_the_rename_is_refused(
     world.call("q")
     if not guarded:
         real = renaming.make_moves
-        monkeypatch.setattr(renaming, "make_moves", lambda of, stands: real(of, stands) if of.pipeline == "q" else [])
+        monkeypatch.setattr(renaming, "make_moves", lambda of, now: real(of, now) if of.pipeline == "q" else [])
     rename(world.tree, "p", world.pipeline)
     refused = (
         pytest.raises(ForeignTable, match="is the table of pipeline 'q'") if guarded or consumed else nullcontext()
@@ -140,7 +140,7 @@ def test_of_two_files_with_one_table_the_one_that_has_it_goes_on(
 
 
 def test_what_goes_on_is_served_and_the_newcomer_within_its_folders_is_refused(world: World) -> None:
-    """Whoever has no table yet is the newcomer: one whose table would lie in another's landing folder, too."""
+    """The pipeline without a table is the newcomer: one whose table would lie in another's landing folder, too."""
     fill(world, "0")
     table = str(world.folder / "land" / "q")
     source = "files('/elsewhere', format='csv', schema='a int')"

@@ -21,8 +21,8 @@ from tests.dataplane.without_spark.trickle import TopicTrickle, Trickle
 
 
 def do_replay(one: Trickle) -> None:
-    stands = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
-    (event,) = replay(one.world.tree, one.ports, {one.partition(): (0, stands or 1)}, "again")
+    offset = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
+    (event,) = replay(one.world.tree, one.ports, {one.partition(): (0, offset or 1)}, "again")
     assert isinstance(event, ReplayedRange), event
     one.wanted.update(("a", n) for n in one.skipped)  # a replay of a range takes what was skipped in it
     one.skipped.clear()
@@ -38,10 +38,10 @@ def do_rename(one: Trickle) -> None:
 def do_skip(one: Trickle) -> None:
     one.consume()  # what waits, such as after a retry
     _, numbers = one.land()
-    stands = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
+    offset = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
     end = one.ports.source.observe((one.partition(),), ASSIGN).ends[one.partition()]
-    assert end == (stands or 0) + one.offsets
-    assert skip(one.world.tree, one.ports, one.partition(), end) == (stands, end)
+    assert end == (offset or 0) + one.offsets
+    assert skip(one.world.tree, one.ports, one.partition(), end) == (offset, end)
     one.forget("a", numbers)
     one.skipped += numbers
 

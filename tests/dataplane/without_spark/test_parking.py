@@ -32,8 +32,10 @@ def without(monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_a_run_that_was_overtaken_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """The new owner consumed the file, and whoever landed it took it away: only the zombie misses it."""
+def test_a_run_that_was_overtaken_parks_no_partition(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
+    """The new owner consumed the file, and its producer removed it: only the zombie misses it."""
     if not guarded:
         without(monkeypatch, "own")
     world.rows("a", "0", 1)
@@ -49,7 +51,9 @@ def test_a_run_that_was_overtaken_parks_nobody(world: World, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
+def test_a_run_whose_session_ended_parks_no_partition(
+    world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
+) -> None:
     """Its partition may be another run's of the same owner by now."""
     if not guarded:
         without(monkeypatch, "runs")
@@ -71,10 +75,10 @@ def test_a_run_whose_session_ended_parks_nobody(world: World, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
-def test_a_run_parks_nobody_for_what_another_run_consumed(
+def test_a_run_parks_no_partition_for_what_another_run_consumed(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """The other has lost its session and not its token: it commits as long as nobody claims anew. A person would have to
+    """The other has lost its session and not its token: it commits as long as no worker claims again. A person would have to
     retry what is long in the table."""
     if not guarded:
         monkeypatch.setattr(ConsumingRun, "was_overtaken", lambda run, partition, offset: False)
@@ -92,7 +96,7 @@ def test_a_run_parks_nobody_for_what_another_run_consumed(
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
 def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: World, guarded: bool) -> None:
-    """Who adopts sees no run. A checkpoint of what the table held before would stop the partition once more."""
+    """An adoption sees no run. A checkpoint of what the table held before would stop the partition once more."""
     for name in "01":
         world.rows("a", name, 1)
     world.give("a")
@@ -122,7 +126,7 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     ("key", "typed"), [("a", "p:a"), ("Café Zürich", "'p:Café Zürich'"), (r"a\g<1>$(x)", r"'p:a\g<1>$(x)'")]
 )
 def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str) -> None:
-    """The next step can be typed as it stands, whatever the partition is called."""
+    """The next step can be typed as it is, whatever the partition is called."""
     world.rows(key, "0", 1)
     world.give(key)
     (event,) = world.run(key, connect=pause_run(lambda: (world.folder / "land" / key / "0.json").unlink()))

@@ -20,7 +20,7 @@ def rename(folder: Path, was: str, now: str) -> None:
     (folder / "land" / was).rename(folder / "land" / now)
 
 
-def test_a_renamed_folder_waits_and_says_so_and_goes_on_where_it_was_once_it_is_renamed_back(world: World) -> None:
+def test_a_renamed_folder_waits_with_a_reason_and_goes_on_where_it_was_once_it_is_renamed_back(world: World) -> None:
     for name in "01":
         world.rows("a", name, 2)
     world.give("a")

@@ -96,7 +96,7 @@ def test_a_file_is_read_in_pieces_that_end_with_a_line(tmp_path: Path, monkeypat
             assert not are_single([land(tmp_path, "0.json", joined)], {})
 
 
-def test_what_cannot_be_told_is_in_doubt(tmp_path: Path) -> None:
+def test_what_cannot_be_decided_is_in_doubt(tmp_path: Path) -> None:
     """Packed in a way that only Spark knows, another end of lines, no UTF-8, half a file, none."""
     assert are_single([land(tmp_path, "0.json.gz", gzip.compress(PLAIN))], {"allowComments": "true"})
     assert are_single([land(tmp_path, "0.2026-11-22", PLAIN)], {})

@@ -25,7 +25,7 @@ TOKEN = 90_000  # of the table, by a ZooKeeper that is gone
 
 
 class Interrupted(MemoryStore):
-    """A client whose process stands still before its call number `at`, while something happens."""
+    """A client whose process pauses before its call number `at`, while something happens."""
 
     def __init__(self, server: MemoryServer, at: int, act: Callable[[], object]) -> None:
         super().__init__(server)
@@ -67,7 +67,7 @@ def outlive_zookeeper(folder: Path) -> Trickle:
 
 
 def adopt_another(one: Trickle) -> int:
-    """Somebody adopts another pipeline of the group, whose table is not there yet."""
+    """An operator adopts another pipeline of the group, whose table is not there yet."""
     another = replace(one.world.pipeline, name="q", table=delta(str(one.world.folder / "tables" / "q")))
     return adopt(one.world.open(), [another]).token_base
 
@@ -98,6 +98,6 @@ def test_both_end_well_and_the_group_goes_on(second: Callable[[Trickle], int], t
         one.consume()
         assert one.damage() == (Counter(), Counter()), at
         assert not one.world.tree.parked(), at
-        stands = {p: c.record.offset for p, c in one.world.tree.checkpoints().items()}
-        assert stands == {"p:a": 2 + (second is adopt_and_work), "p:b": 1}, at
+        offsets = {p: c.record.offset for p, c in one.world.tree.checkpoints().items()}
+        assert offsets == {"p:a": 2 + (second is adopt_and_work), "p:b": 1}, at
         assert all(own.token > TOKEN for own in one.world.tree.owned(("p:a", "p:b")).values())

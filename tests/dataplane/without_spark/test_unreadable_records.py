@@ -12,7 +12,7 @@ from tests.dataplane.world import World
 
 @pytest.mark.parametrize("kind", ["parking", "checkpoint", "own", "live"])
 def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: str) -> None:
-    """Unreadable is neither "not parked", nor "never consumed", nor "nobody's", nor "without a Spark of its own"."""
+    """Unreadable is neither "not parked", nor "never consumed", nor "free", nor "without a Spark of its own"."""
     for key in "ab":
         world.rows(key, "0", 1)
     world.give("a", "b")

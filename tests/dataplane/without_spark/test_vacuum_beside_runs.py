@@ -1,7 +1,7 @@
 """A vacuum at every moment of a run, ours and that of another program, which keeps nothing, also of the index of files.
 
 Law: ours takes nothing that a run needs, and what is left behind for a week it takes. What another one takes of the index
-between its writing and its commit is told, and no row is lost or doubled by it.
+between its writing and its commit is reported, and no row is lost or doubled by it.
 """
 
 import os
@@ -68,7 +68,7 @@ def test_of_the_index_another_one_takes_nothing_that_counts(moment: str, full: b
     one.finish()
 
 
-def test_what_it_takes_between_the_writing_and_the_commit_of_the_index_is_told(tmp_path: Path) -> None:
+def test_what_it_takes_between_the_writing_and_the_commit_of_the_index_is_reported(tmp_path: Path) -> None:
     """Some milliseconds. Nothing is consumed until it is brought back."""
     one = Stage(tmp_path / "x")
     index = one.world.table / "index"

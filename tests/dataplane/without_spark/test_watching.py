@@ -1,4 +1,4 @@
-"""Who looks again and again sees what one who looks once would, and asks ZooKeeper for little while nothing changes."""
+"""A repeated observation finds what a first one would, and reads little of ZooKeeper while nothing changes."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def play_backlog(world: World, check: Callable[[str], None]) -> None:
     world.rows("a", "0", 1)
     check("a file landed")
     world.rows("c", "0", 1)
-    check("a file landed where nobody owns anything")
+    check("a file landed where no worker owns anything")
     world.give("a", "b", "c", incarnation=first)
     check("it was claimed")
     run = world.open()
@@ -68,7 +68,7 @@ def play_backlog(world: World, check: Callable[[str], None]) -> None:
     world.tree.store.set(world.tree.paths.own("p:c"), b"?", -1)
     check("a record cannot be read")
     leave(world.tree, second)
-    check("nobody is left")
+    check("no worker is left")
 
 
 def test_a_watcher_finds_the_work_that_a_first_observation_finds(world: World) -> None:

@@ -42,7 +42,7 @@ def read_class(jar: str, name: str) -> bytes:
         ("spark-connect", "sql/connect/service/PreSharedKeyAuthenticationInterceptor", (TOKEN,)),
     ],
 )
-def test_spark_says_it(jar: str, name: str, words: tuple[str, ...]) -> None:
+def test_spark_has_it(jar: str, name: str, words: tuple[str, ...]) -> None:
     said = read_class(jar, name)
     assert [word for word in words if word.encode() not in said] == []
 
@@ -84,10 +84,10 @@ def test_grpc_names_its_codes_so(code: grpc.StatusCode) -> None:
     assert ENVIRONMENT.search(f"status = {code}")
 
 
-def test_grpc_says_so_what_happened() -> None:
-    with grpc.insecure_channel(f"127.0.0.1:{free_port()}") as channel, pytest.raises(grpc.RpcError) as told:
-        channel.unary_unary("/nobody/answers")(b"")
-    assert take_first_line(told.value).startswith("failed to connect to all addresses")
+def test_grpc_reports_what_happened() -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{free_port()}") as channel, pytest.raises(grpc.RpcError) as raised:
+        channel.unary_unary("/no/answer")(b"")
+    assert take_first_line(raised.value).startswith("failed to connect to all addresses")
 
 
 @pytest.mark.parametrize(
@@ -98,22 +98,22 @@ def test_grpc_says_so_what_happened() -> None:
     ],
     ids=errno.errorcode.get,
 )  # fmt: skip
-def test_the_system_says_so(number: int) -> None:
+def test_the_system_has_it(number: int) -> None:
     assert ENVIRONMENT.search(os.strerror(number))
 
 
-def test_ivy_says_it() -> None:
+def test_ivy_has_it() -> None:
     (path,) = SPARK.glob("jars/ivy-*.jar")
     with ZipFile(path) as packed:
         assert UNRESOLVED.encode() in packed.read("org/apache/ivy/core/report/ResolveReport.class")
 
 
-def test_delta_rs_says_it() -> None:
+def test_delta_rs_has_it() -> None:
     (library,) = Path(deltalake.__file__).parent.glob("_internal*.so")
     said = library.read_bytes()
     assert [word for word in (*UNREAD, CHANGED) if word.encode() not in said] == []
 
 
-def test_obstore_says_it() -> None:
+def test_obstore_has_it() -> None:
     (library,) = Path(obstore.__file__).parent.glob("_obstore*.so")
     assert DETAILS.strip().encode() in library.read_bytes()

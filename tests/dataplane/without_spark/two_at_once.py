@@ -308,7 +308,7 @@ class Play:
 def play(
     stage: Stage, first: str, second: str, at: int, *, killed: bool = False, rest: Callable[[], None] = lambda: None
 ) -> Play:
-    """`killed`: the first command dies where the second ended. `rest` is called before an operator mends."""
+    """`killed`: the first command dies where the second ended. `rest` is called before an operator repairs it."""
     done: list[bool] = []
 
     def act() -> None:
