@@ -17,7 +17,7 @@ from tests.dataplane.world import World
 
 @dataclass(frozen=True)
 class Seen:
-    """A table as its log JSON and its files tell it."""
+    """A table as its log's JSON and its files state it."""
 
     commits: list[dict[str, object]]
     files: list[Path]
@@ -31,7 +31,7 @@ class Seen:
 
 
 def log(table: Path) -> Seen:
-    """Plain JSON, from version 0: no Delta library."""
+    """Read the log as plain JSON, from version 0, without a Delta library."""
     commits, files, transactions = [], {}, {}
     versions = sorted((table / "_delta_log").glob("*.json"))
     assert [int(v.stem) for v in versions] == list(range(len(versions)))
@@ -50,8 +50,8 @@ def log(table: Path) -> Seen:
 
 
 def damage(table: Path, expected: Mapping[str, Mapping[int, int]]) -> dict[str, int]:
-    """Rows lost and doubled against `expected` (partition -> offset -> rows), gaps and overlaps of ranges, tokens that
-    go back. All 0: nothing is wrong."""
+    """Count rows lost and doubled against `expected` (partition -> offset -> rows), gaps and overlaps of ranges, tokens
+    that decrease. All 0: nothing is wrong."""
     seen = log(table)
     found = Counter((r["_partition"], r["_offset"]) for r in seen.rows())
     wanted = Counter({(p, o): n for p, offsets in expected.items() for o, n in offsets.items()})
@@ -80,7 +80,7 @@ NO_DAMAGE = {"lost": 0, "doubled": 0, "gaps": 0, "overlaps": 0, "backwards": 0}
 
 @pytest.fixture(scope="session")
 def spark(endpoint: str) -> Iterator[SparkSession]:
-    """One thin client of it."""
+    """A thin client of the shared Spark."""
     client = session.open_session(endpoint)
     yield client
     client.stop()
@@ -88,7 +88,7 @@ def spark(endpoint: str) -> Iterator[SparkSession]:
 
 @pytest.fixture(autouse=True)
 def _active(request: pytest.FixtureRequest) -> None:
-    """An earlier test may have left the session of a server that it killed, which functions of PySpark would ask."""
+    """Otherwise functions of PySpark may use the session of a server that an earlier test killed."""
     if "spark" in request.fixturenames:
         session.make_active(request.getfixturevalue("spark"))
 
@@ -100,7 +100,7 @@ def world(tmp_path: Path, endpoint: str, spark: SparkSession) -> World:
 
 @pytest.fixture(params=["disk", "bucket"])
 def landed(request: pytest.FixtureRequest, tmp_path: Path, endpoint: str, spark: SparkSession) -> World:
-    """A world whose files land on a disk, and one in which they do in a bucket."""
+    """A world whose files land on a disk, and one whose files land in a bucket."""
     if request.param == "disk":
         return World(tmp_path, endpoint, spark=spark)
     assert list_jars(), "Spark has no jars for buckets. Type: make s3a"

@@ -27,7 +27,7 @@ def ledger(folder: Path, **more: Any) -> Ledger:
 
 
 def batch(table: Ledger, claimed: TableClaim, rows: int = 1, ends: dict[str, int] | None = None, **extra: Any) -> Batch:
-    """One row an offset, written as Spark would; two offsets a partition."""
+    """Files with one row per offset and two offsets per partition, as Spark writes them."""
     ranges = {p: (at, (ends or {}).get(p, at + 2)) for p, at in claimed.offsets.items()}
     attempt = uuid.uuid4().hex
     kinds = {"_partition": "string", "_offset": "long", **extra}
@@ -58,7 +58,7 @@ def again(table: Ledger, start: int, end: int, **extra: Any) -> Batch:
 
 
 def fill(folder: Path, batches: int = 3, *partitions: str, token: int = 1) -> Ledger:
-    """A table with so many batches of these partitions, two offsets each; the first is version 2."""
+    """A table with so many batches of these partitions, two offsets each. The first batch is version 2."""
     table, names = ledger(folder), partitions or ("p",)
     for _ in range(batches):
         claimed = table.claim(dict.fromkeys(names, token), dict.fromkeys(names, 0))

@@ -1,6 +1,6 @@
-"""Runs that kill themselves with SIGKILL, each at one step of the protocol: started as one process by test_kill.
+"""Runs that kill themselves with SIGKILL, each at one step of the protocol: test_kill starts them as one process.
 
-It has imported what a run needs before it forks, which is more than half of what a short run costs.
+The process imports the modules of a run before it forks: the imports take more than half the time of a short run.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyspark.sql.connect.session  # noqa: F401  # each run would import it as it connects
+import pyspark.sql.connect.session  # noqa: F401  # otherwise each run imports it when it connects
 
 from rota.catalog import load
 from rota.coordination.checkpoint import Entry
@@ -43,7 +43,7 @@ def die() -> None:
 
 
 def die_after(real: Callable[..., Any], of: str = "") -> Callable[..., Any]:
-    """Calls the real one, then dies; `of` names the table that it must be for."""
+    """Call the real method, then kill the process. With `of`, only for this table."""
 
     def call(*args: Any, **more: Any) -> Any:
         result = real(*args, **more)
@@ -74,7 +74,7 @@ def die_meanwhile(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def die_at_checkpoints(real: Callable[..., Any], *, first: bool) -> Callable[..., Any]:
-    """Dies at the checkpoints of a batch, with those written `first` or not; where a partition begins is written before."""
+    """Kill the process at the checkpoints of a batch: after they are written if `first`, else before."""
 
     def call(tree: GroupState, run: str, entries: Sequence[Entry]) -> Any:
         batch = any(entry.checkpoint.offset for entry in entries)
@@ -104,7 +104,7 @@ def arm(step: str) -> None:
     setattr(owner, name, replacement)
 
 
-SESSION = 8.0  # seconds: none may end before its run does, however busy the machine is
+SESSION = 8.0  # seconds; a session must not end before its run, even on a busy machine
 
 
 def run(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *keys: str) -> None:
@@ -122,7 +122,7 @@ def run(hosts: str, group: str, pipelines: str, incarnation: str, step: str, *ke
 
 
 def fork(out: str, *of: str) -> int:
-    """A process of the run `of`, which writes its events to the file `out`."""
+    """Start a process for the run `of`. It writes its events to the file `out`."""
     pid = os.fork()
     if not pid:
         file = os.open(out, os.O_WRONLY | os.O_CREAT, 0o600)

@@ -122,12 +122,12 @@ CODED: dict[str, dict[bytes, Values | str]] = {
 
 
 def differ(table: Fates, found: Mapping[bytes, Any]) -> dict[bytes, tuple[Any, Any]]:
-    """The records whose fate is another one: wanted, found."""
+    """Return the records with another fate: wanted, found."""
     return {raw: (fate, found.get(raw)) for raw, fate in table.items() if found.get(raw) != fate}
 
 
 def read_fates(world: World, key: str, records: list[bytes]) -> dict[bytes, Any]:
-    """What became of the records, each of which is a file; of a bad one its bytes must be in the quarantine."""
+    """Return the fate of the records, one per file. The bytes of a bad record must be in the quarantine."""
     found: dict[bytes, Any] = {}
     for row in log(world.table / "main").rows():
         if row["_partition"] == f"p:{key}":

@@ -29,7 +29,7 @@ def spark(answers: bool = True) -> Any:
 
 
 class Faults:
-    """Replaces Spark's work: the job fails with `fault(partition, range)` of the first that has one."""
+    """Replaces Spark's job. It fails with the first error that `fault(partition, range)` returns."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fault: Callable[[str, Range], str | None]) -> None:
         self.jobs: list[Mapping[str, Range]] = []

@@ -1,4 +1,4 @@
-"""Readings that fail though every record is good."""
+"""Reads that fail although every record is good."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -15,7 +15,7 @@ SAID = "ValueError: no record is to blame"
 
 
 class Flaky:
-    """Fails the first reading of every range ("once"), or every reading of two offsets and more ("in company")."""
+    """Fails the first read of every range ("once"), or every read of two or more offsets ("in company")."""
 
     def __init__(self, cause: Cause) -> None:
         self.cause, self.seen = cause, set[tuple[str, Range]]()
@@ -27,7 +27,7 @@ class Flaky:
 
 
 def fail_reader(monkeypatch: pytest.MonkeyPatch, source: type[Any], cause: Cause) -> None:
-    """`source.read` fails by this cause before it gives a record; else it reads as ever."""
+    """Let `source.read` fail for this cause before the first record."""
     real, flaky = source.read, Flaky(cause)
 
     @contextmanager
@@ -43,5 +43,5 @@ def fail_reader(monkeypatch: pytest.MonkeyPatch, source: type[Any], cause: Cause
 
 
 def read_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ablation: the first reading of an offset decides."""
+    """Ablation: the first read of an offset decides."""
     monkeypatch.setattr(Bisection, "read_again", lambda _, failed, __: failed)

@@ -1,4 +1,4 @@
-"""Lines of JSON: more than one value, a single one, and what Spark sets aside."""
+"""Lines of JSON: more than one value, a single one, and lines that Spark quarantines."""
 
 JOINED = (
     '{"n": 1}{"n": 2}', '{"n": 1} {"n": 2}', '{"n": 1}\t{"n": 2', '{"n": 1},{"n": 2}', '{"n": 1}\x1e{"n": 2}', '{"n": 1}xyz',

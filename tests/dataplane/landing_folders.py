@@ -34,7 +34,7 @@ def land(folder: Path, *names: str, text: str = '{"a": 1}\n') -> None:
 
 
 def encode(format: str, numbers: Iterable[int]) -> bytes:
-    """A file of records with one number each."""
+    """Write a file of records with one number each."""
     if format == "parquet":
         sink = io.BytesIO()
         pq.write_table(pa.table({"n": pa.array(numbers, pa.int32())}), sink)
@@ -43,7 +43,7 @@ def encode(format: str, numbers: Iterable[int]) -> bytes:
 
 
 def make_unreadable(file: Path) -> None:
-    """The file cannot be looked at any more, by root neither, in a folder that can be listed; it lies beside it."""
+    """Let `stat` of the file fail, even for root, while its folder can be listed. The content is moved beside the folder."""
     file.rename(file.with_name(f"_{file.name}"))
     file.symlink_to(file.name)
 

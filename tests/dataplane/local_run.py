@@ -1,4 +1,4 @@
-"""A run of a worker without endpoint, in a process of its own: a local session and a thin client do not share one."""
+"""A run of a worker without endpoint, in its own process: a process cannot have a local session and a thin client."""
 
 import sys
 from pathlib import Path

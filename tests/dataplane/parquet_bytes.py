@@ -1,7 +1,7 @@
 """Parquet written byte by byte: columns of every physical and logical type, also those that pyarrow never writes.
 
-Law: it shares no code with what reads it. A column has its values plain, or by a dictionary; in a list, a map or a struct
-it has one of them a row. All is required, but for a leaf that is `optional`: it may be null where its values are plain.
+Law: the module shares no code with the readers. A column is encoded plain or by a dictionary. A list, a map or a struct
+has one value per row. All fields are required, except an `optional` leaf, which may be null if it is encoded plain.
 """
 
 import struct
@@ -24,15 +24,15 @@ MAPS = "array of map"
 
 
 class Long(int):
-    """A number that Thrift has as i64."""
+    """A number that Thrift encodes as i64."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """`converted` is one of CONVERTED, or empty. `logical`: Thrift's LogicalType, for those without a converted type."""
+    """`converted` is one of CONVERTED, or empty. `logical`: Thrift's LogicalType, for types without a converted type."""
 
     physical: str
-    values: Sequence[bytes | None]  # each plain, as Parquet has it
+    values: Sequence[bytes | None]  # each in Parquet's plain encoding
     converted: str = ""
     logical: Mapping[int, Any] | None = None
     precision: int = 0
@@ -44,8 +44,8 @@ class Leaf:
 def write(
     columns: Mapping[str, tuple[str, Leaf]], by_dictionary: bool, lies: Mapping[int, int] = MappingProxyType({})
 ) -> bytes:
-    """The bytes of a file with these columns: name -> shape and leaf. `lies`: fields of the footer's ColumnMetaData that
-    get another value."""
+    """Return the bytes of a file with these columns: name -> shape and leaf. `lies` are wrong values for fields of the
+    footer's ColumnMetaData."""
     body, schema, chunks = b"PAR1", [{4: b"schema", 5: len(columns)}], []
     for name, (shape, leaf) in columns.items():
         groups, paths = _lay_out(name, shape, leaf)
@@ -94,7 +94,7 @@ def _element(name: str, leaf: Leaf) -> dict[int, Any]:
 
 
 def _lay_out(name: str, shape: str, leaf: Leaf) -> tuple[list[dict[int, Any]], list[list[bytes]]]:
-    """The elements of the schema, and the paths of the leaves: two where both key and value of a map are the leaf."""
+    """Return the elements of the schema, and the paths of the leaves: two for a map, whose key and value are the leaf."""
     top = name.encode()
     if shape == "flat":
         return [_element(name, leaf)], [[top]]
@@ -116,7 +116,7 @@ def _lay_out(name: str, shape: str, leaf: Leaf) -> tuple[list[dict[int, Any]], l
 
 
 def _levels(shape: str, leaf: Leaf) -> bytes:
-    """Of repetition all 0; of definition the highest for a value, and one less for null."""
+    """Return the levels: repetition is 0; definition is the highest for a value, and one less for null."""
     nested = {"array": 1, "map": 1, MAPS: 2}.get(shape, 0)
     top = nested + leaf.optional
     repeated = _varint(len(leaf.values) << 1) + b"\0"
@@ -125,7 +125,7 @@ def _levels(shape: str, leaf: Leaf) -> bytes:
 
 
 def _indices(count: int) -> bytes:
-    """Each value's place in the dictionary, a run of its own."""
+    """Return each value's index in the dictionary, as a run of length 1."""
     return b"\x08" + b"".join(_varint(1 << 1) + bytes([at]) for at in range(count))
 
 
@@ -137,7 +137,7 @@ def _varint(number: int) -> bytes:
 
 
 def _encode(value: Any) -> tuple[int, bytes]:
-    """Thrift's compact protocol: the type's number and the bytes."""
+    """Encode in Thrift's compact protocol: the type's number and the bytes."""
     match value:
         case bool():
             return (1 if value else 2), b""

@@ -1,4 +1,4 @@
-"""A column of each physical and logical type of Parquet, with eight values that tell one reading from another."""
+"""A column of each physical and logical type of Parquet, with eight values that differ if they are read as another type."""
 
 import struct
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ OF_64 = (2**53 + 1, -1, 150, 1999, 2**63 - 1, -(2**63), 0, 1_700_000_000_123_456
 TEXTS = ("a", "", "é", "1.50", "4294967295", "2026-01-01", "true", "x" * 20)
 MOMENT = {"ms": 1_700_000_000_123, "us": 1_700_000_000_123_456, "ns": 1_700_000_000_123_456_789}
 NANOS = ((0, 2440588), (123_456_789, 2_460_000), (1000, 2_440_588), (86_399_999_999_000, 2_440_587))  # of a day, days
-DECIMALS = {  # physical type: digits, those behind the point, bytes
+DECIMALS = {  # physical type: digits, digits after the point, bytes
     "INT32": ((2, 0, 0), (4, 0, 0), (9, 0, 0), (9, 2, 0), (5, 5, 0)),
     "INT64": ((4, 0, 0), (9, 2, 0), (12, 2, 0), (18, 0, 0), (18, 4, 0)),
     "FIXED_LEN_BYTE_ARRAY": ((4, 0, 2), (9, 0, 4), (5, 2, 3), (9, 2, 16), (18, 4, 8), (20, 0, 9), (38, 10, 16)),
@@ -19,7 +19,7 @@ DECIMALS = {  # physical type: digits, those behind the point, bytes
 
 
 def list_kinds() -> dict[str, Leaf]:
-    """By a name that no other has."""
+    """Return a unique name."""
     text = [struct.pack("<I", len(t.encode())) + t.encode() for t in TEXTS]
     sixteen = [bytes([n]) * 16 for n in range(8)]
     halves = pack("e", 1.5, -1, 0.1, 65504, float("nan"), float("inf"), -0.0, 2)

@@ -1,7 +1,7 @@
-"""Parquet files that land with columns of their own, and what of their values a table lacks.
+"""Parquet files that land with columns of their own, and a search for values that the table lacks.
 
-Law: every value of a file that was consumed is in the rows of its offset, under the column's name in any case; what the file
-has not is null there.
+Law: every value of a file that was consumed is in the rows of its offset, under the column's name in any case. A
+column that the file lacks is null there.
 """
 
 import io
@@ -28,7 +28,7 @@ pipeline = Pipeline(
 
 @dataclass
 class ParquetWorld:
-    """A pipeline whose files land, and whose table lies, in `place`; the files of each key, in the order of offsets."""
+    """A pipeline with its landing folder and its table in `place`; and the files of each key, in the order of offsets."""
 
     world: World
     place: Place
@@ -44,18 +44,18 @@ class ParquetWorld:
         return made
 
     def declare(self, schema: str = "n int", new: str = "add", more: str = "") -> None:
-        """Writes the pipeline's file anew; `more` is of `Pipeline(...)`."""
+        """Rewrite the pipeline's file; `more` are arguments of `Pipeline(...)`."""
         table = (self.place / "tables" / "p").address
         self.world.write(TEXT.format(schema=schema, new=new, table=table, more=more))
 
     def land(self, key: str, **columns: pa.Array) -> None:
-        """One file, with a column `n` of as many rows as the others have."""
+        """Land a file with these columns, and a column `n` of the same length."""
         count = max((len(one) for one in columns.values()), default=2)
         rows = pa.table({"n": pa.array(range(count), pa.int32()), **columns})
         self.put(key, rows)
 
     def put(self, key: str, rows: pa.Table, data: bytes = b"") -> None:
-        """One file of these rows; `data` if another program wrote them."""
+        """Land a file of these rows; of `data` if another program wrote the file."""
         files = self.landed.setdefault(key, [])
         sink = io.BytesIO()
         pq.write_table(rows, sink, store_decimal_as_integer=True)
@@ -63,7 +63,7 @@ class ParquetWorld:
         files.append(rows)
 
     def consume(self) -> dict[str, str]:
-        """Runs until nothing is new. Why partitions stopped, by key."""
+        """Run until nothing is new. Return key -> why its partition stopped."""
         self.world.give(*self.landed)
         self.world.until_idle(*self.landed)
         return {p.partition(":")[2]: one.record.reason for p, one in self.world.tree.parked().items()}
@@ -73,7 +73,7 @@ class ParquetWorld:
         return (self.place / "tables" / "p" / "main").files
 
     def read_rows(self, key: str, offset: int) -> list[Mapping[str, object]]:
-        """The rows of an offset, in the order of `n`."""
+        """Return the rows of an offset, ordered by `n`."""
         rows = [row for row in log(self.main).rows() if (row["_partition"], row["_offset"]) == (f"p:{key}", offset)]
         return sorted(rows, key=lambda row: str(row["n"]).zfill(9))
 
@@ -98,5 +98,5 @@ class ParquetWorld:
 
 
 def _encode(value: object) -> object:
-    """A text is its bytes."""
+    """Compare a text by its bytes."""
     return value.encode() if isinstance(value, str) else value

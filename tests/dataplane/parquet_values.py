@@ -1,4 +1,4 @@
-"""Values of columns of Parquet, of which equal ones are equal, whatever their types."""
+"""Values of Parquet columns in a form in which equal values compare equal, whatever their types."""
 
 import math
 from decimal import Decimal
@@ -11,7 +11,7 @@ NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def compare(column: pa.ChunkedArray, cut: bool) -> list[Any]:
-    """Values of which equal ones are equal, whatever their types; `cut` to whole microseconds."""
+    """Return the values in this form; with `cut`, in whole microseconds."""
     return [value for chunk in column.chunks for value in _compare(chunk, cut)]
 
 

@@ -25,7 +25,7 @@ WRITERS, COMMITS = 10, 2
 
 @dataclass
 class Race:
-    """What writers tell of what they did."""
+    """The results that the writers report."""
 
     location: str
     tokens: Any = field(default_factory=lambda: iter(range(1, 10**6)))
@@ -36,7 +36,7 @@ class Race:
     errors: list[str] = field(default_factory=list)
 
     def write(self, writer: int) -> None:
-        """In turn a partition that another wants, too, once, and its own, until that is in."""
+        """In turn try a batch of a contested partition once, and one of the writer's own until it is committed."""
         table = open_table(self.location, "g", META)
         for _ in range(COMMITS):
             self.consume(table, f"of two {writer // 2}", next(self.tokens))
@@ -44,7 +44,7 @@ class Race:
                 assert len(self.errors) < 500, self.errors[-3:]
 
     def consume(self, table: Ledger, partition: str, token: int) -> bool:
-        """Whether it went in; after an error it begins anew, as a run does."""
+        """Return whether the batch was committed. After an error the next attempt starts from the claim, as a run does."""
         try:
             claimed = table.claim({partition: token}, {partition: 0})
             if not claimed.newer:
@@ -53,7 +53,7 @@ class Race:
             self.refused["claim"] += 1
         except (Fenced, OffsetGap) as error:
             self.refused[type(error).__name__] += 1
-        except (EnvironmentFailed, OSError) as error:  # the second by the writing of a file
+        except (EnvironmentFailed, OSError) as error:  # OSError: from writing a file
             self.errors.append(str(error))
         return False
 
@@ -62,7 +62,7 @@ class Race:
             list(pool.map(self.write, range(WRITERS)))
 
     def count(self, table: Path) -> dict[str, int]:
-        """Counts by the files of the log in this folder. All 0: each reported commit is there once."""
+        """Count faults in the log of this folder. All 0: it has each reported commit once."""
         there = Counter(one.get("rota.commit") for one in log(table).commits)
         return {
             "reported and not there": sum(not there[one] for _, one in self.reported),
@@ -70,7 +70,7 @@ class Race:
         }
 
     def check(self, table: Path) -> None:
-        """They did race, and nothing is lost or doubled."""
+        """Assert that the writers raced, and that nothing is lost or doubled."""
         ends: dict[str, int] = {}
         for said in log(table).said("commit"):
             ends |= {p: end for p, (_, end) in json.loads(str(said["rota.ranges"])).items()}
@@ -81,7 +81,7 @@ class Race:
 
 
 def make_batch(table: Ledger, claimed: TableClaim) -> Batch:
-    """Two offsets of each partition, a row each."""
+    """Write two offsets of each partition, with one row each."""
     attempt, ranges = uuid.uuid4().hex, {p: (at, at + 2) for p, at in claimed.offsets.items()}
     files = []
     for p, (start, end) in ranges.items():

@@ -1,4 +1,4 @@
-"""Tables of a pipeline that is renamed, and what they hold."""
+"""Tables of a renamed pipeline, and checks of their rows."""
 
 from collections import Counter
 from typing import Any
@@ -24,7 +24,7 @@ def tables(world: World) -> PipelineTables:
 
 
 def fill(world: World, *files: str, key: str = "a") -> None:
-    """As if a run had consumed these new files, one row a file, with a bad record beside each."""
+    """Commit these new files as a run does: one row and one bad record per file."""
     world.give(key)
     partition = world.pipeline.partition(key)
     for name in files:
@@ -38,7 +38,7 @@ def fill(world: World, *files: str, key: str = "a") -> None:
     bad = batch(aside, side, ends={partition: end}, _attempt="string")
     aside.commit(side, Batch(**{**fields(bad), "attempt": made.attempt, "op": "quarantine"}), follows=False)
     main.commit(claimed, made)
-    world.run(key, connect=no_spark)  # brings the checkpoint up
+    world.run(key, connect=no_spark)  # updates the checkpoint
 
 
 def fields(one: Batch) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def count_each(partition: str, end: int) -> Counter[tuple[object, object]]:
 
 
 def check_renamed(world: World, old: str, new: str, end: int) -> None:
-    """Everything is the new name's, as it was the old one's; what lands next is read once."""
+    """Assert that the new name has all rows of the old one, and that the next files are read once."""
     assert count_rows(world) == count_each(f"{new}:a", end)
     assert count_rows(world, "quarantine") == count_each(f"{new}:a", end)
     counts, (made, *_) = (
@@ -83,5 +83,5 @@ def prepare(world: World) -> None:
     fill(world, "0", "1")
     pin(world.tree, "p:a", "w1")
     world.call("q")
-    world.give("a")  # the page was loaded anew: the group knows both names, and a worker owns the new one
+    world.give("a")  # the page was reloaded: the group has both names, and a worker owns the new one
     park(world.tree, "p:a", "mend p:a", offset=2)

@@ -1,6 +1,6 @@
-"""The tables of a SQLite database as a source: a table is a partition, a row of it an offset, its id less one.
+"""The tables of a SQLite database as a source: a table is a partition, and a row is an offset (its id minus 1).
 
-Law: a row stays what it is, and none takes another's id (`INTEGER PRIMARY KEY AUTOINCREMENT`). Deleted ones are holes.
+Law: a row never changes, and no id is used twice (`INTEGER PRIMARY KEY AUTOINCREMENT`). Deleted rows leave gaps.
 """
 
 import sqlite3
@@ -25,7 +25,7 @@ from rota.settings import resolve_folder
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What the user declares: the column `body` of each table in the database `path` has records of this format."""
+    """The user's declaration: the column `body` of each table in the database `path` has records of this format."""
 
     path: str
     schema: str
@@ -56,7 +56,7 @@ class SqliteSource:
         declared = cast(Rows, pipeline.source)
         return cls(declared, resolve_folder(declared.path), context.scratch)
 
-    # --- what every source does
+    # --- required of every source
     def list_keys(self) -> tuple[str, ...]:
         """See `Source.list_keys`."""
         tables = self._ask("select name from sqlite_master where type = 'table' and name not like 'sqlite_%'")
@@ -78,7 +78,7 @@ class SqliteSource:
         return (job,) if job else ()
 
     def find_broken(self, ranges: Ranges) -> Mapping[str, RotaError]:
-        """See `Source.find_broken`: what is beyond the last row that there ever was."""
+        """See `Source.find_broken`: offsets after the highest id ever assigned."""
         ends = self.observe(tuple(ranges)).ends
         beyond = {p: self.locate(p, end - 1) for p, (_, end) in ranges.items() if end > ends[p]}
         why = "never was: bring the database back"
@@ -88,9 +88,9 @@ class SqliteSource:
         """See `Source.locate`."""
         return f"row {offset + 1} of {unescape(key_of(partition))}"
 
-    # --- what it can do beside: `Replays`
+    # --- optional: `Replays`
     def reread(self, ranges: Ranges) -> Self:
-        """See `Replays.reread`: a query takes nothing, and what is there is what was there."""
+        """See `Replays.reread`: a query consumes nothing, and rows never change."""
         return self
 
     # --- how Spark reads it

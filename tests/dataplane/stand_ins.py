@@ -14,7 +14,7 @@ from tests.dataplane.world import World
 
 
 def pause_run(meanwhile: Callable[[], object]) -> Callable[[str | None], Any]:
-    """What a run gets as Spark: nothing that works; `meanwhile` happens before the run goes on."""
+    """Replaces a run's Spark by one that fails. `meanwhile` is called first."""
 
     def connect(_: str | None) -> Any:
         meanwhile()
@@ -24,18 +24,18 @@ def pause_run(meanwhile: Callable[[], object]) -> Callable[[str | None], Any]:
 
 
 def no_spark(_: str | None) -> Any:
-    """A run gets as far as this."""
+    """The error of the replaced Spark."""
     raise EnvironmentFailed("no Spark here")
 
 
 def take_over(world: World, worker: str, key: str) -> str:
-    """Another worker claims the partition, under a target of its own."""
+    """Let another worker claim the partition, under its own target."""
     incarnation = world.join(worker)
     return world.give(key, incarnation=incarnation)
 
 
 def consume_without_spark(world: World, partition: str, end: int) -> Ledger:
-    """As if a run had consumed everything: the index, the offset and the checkpoint."""
+    """Write index, offset and checkpoint as a run does that consumed everything."""
     open_files(world.pipeline).observe((partition,), ASSIGN)
     main = PipelineTables.of(world.pipeline, "g", world.tree.meta().id).main
     token = world.tree.owned((partition,))[partition].token

@@ -1,4 +1,4 @@
-"""Something else happens in the middle of a run: at the one moment of a call."""
+"""Let something happen in the middle of a run, at a chosen call."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 @contextmanager
 def strike_at(place: object, name: str, act: Callable[[], object], *, before: bool) -> Iterator[None]:
-    """`act` happens once, `before` the first call of this function of `place`, else after it. Fails if never called."""
+    """Call `act` once: `before` the first call of this function of `place`, else after it. Fail if there is no such call."""
     real, armed = getattr(place, name), [True]
 
     def meanwhile(*args: object, **more: object) -> object:

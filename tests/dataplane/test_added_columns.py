@@ -55,7 +55,7 @@ def read_shape(shape: str, folder: Path) -> dict[str, parquet.Node]:
 
 
 def find_types(folder: Path) -> dict[tuple[str, str], object]:
-    """Shape and kind of what has a type, with it."""
+    """Return shape and kind of each column that Parquet can represent, with the type."""
     found = {}
     for shape in SHAPES:
         for kind, node in read_shape(shape, folder).items():
@@ -73,8 +73,8 @@ def find_types(folder: Path) -> dict[tuple[str, str], object]:
 def test_each_type_of_parquet_gets_into_the_table_with_equal_values_or_is_refused(
     anywhere: ParquetWorld, tmp_path: Path
 ) -> None:
-    """Of every physical and logical type, alone and within others: the pairs' own comparison judges them. A file that has
-    none of them is null in all."""
+    """Every physical and logical type, alone and nested, judged by the comparison of the pairs. A file without the column
+    has null."""
     types = find_types(tmp_path)
     assert {shape for shape, _ in types} == set(SHAPES)
     assert {kind for _, kind in types} == {kind for _, kind in types if kind in KINDS}

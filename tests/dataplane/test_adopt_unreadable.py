@@ -1,4 +1,4 @@
-"""`rota adopt` after the group's settings could not be read: it goes on under a new id, and nothing is read twice."""
+"""`rota adopt` after the group's settings could not be read: its id is new, and nothing is read twice."""
 
 from pathlib import Path
 

@@ -86,7 +86,7 @@ def test_a_parked_partition_waits_longer_each_time_and_goes_on_when_it_works(wor
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory: pytest.TempPathFactory, endpoint: str, spark: SparkSession) -> World:
-    """One file of each partition is in the table, and another one landed."""
+    """Consume one file of each partition, and land another one."""
     world = World(tmp_path_factory.mktemp("begun"), endpoint, spark=spark)
     world.give("a", "b")
     world.rows("a", "0", 1)
@@ -149,7 +149,7 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
     ],
 )
 def test_what_no_other_data_repairs_needs_a_person_at_once(world: World, text: str, said: str, person: bool) -> None:
-    """A typo in a schema was tried again for ever, and sent no alert."""
+    """A typo in a schema was retried for ever, without an alert."""
     world.write(f"pipeline = Pipeline({text}, table=delta({{table!r}}))\n")
     world.give("a")
     world.rows("a", "0", 2)
@@ -173,7 +173,7 @@ def test_a_new_column_of_the_transform_comes_into_the_table(world: World) -> Non
 
 
 def test_the_poison_is_alone_at_the_start_before_it_is_skipped(world: World) -> None:
-    """`rota skip` takes what the park names: the good files before it were written, and those behind it follow."""
+    """`rota skip` skips the file that the park names. The good files before it were written, and those after it follow."""
     world.write(UDF)
     world.give("a")
     for name in "01234":
@@ -192,7 +192,7 @@ def test_the_poison_is_alone_at_the_start_before_it_is_skipped(world: World) -> 
 
 
 def set_aside(world: World) -> list[tuple[object, ...]]:
-    """The quarantined rows that count: partition, offset, line, file."""
+    """Return the quarantined rows that count: partition, offset, line, file."""
     ledger = open_table(world.table / "main", "g", world.tree.meta().id)
     counts = make_counter(ledger.read_log())
     rows = log(world.table / "quarantine").rows()
@@ -203,7 +203,7 @@ def set_aside(world: World) -> list[tuple[object, ...]]:
 def test_a_bad_record_is_kept_with_reason_file_and_line(world: World) -> None:
     world.give("a", "b")
     good = [f'{{"n": {i}, "word": "w"}}' for i in range(20)]
-    world.land("b", "0", ['\ufeff{"n": "x", "word": "w"}', *good])  # Spark takes the file's mark for none of its text
+    world.land("b", "0", ['\ufeff{"n": "x", "word": "w"}', *good])  # Spark does not count the byte order mark as text
     world.land("a", "0", [*good, '{"n": 1, "wo', *good, '{"n": "x", "word": "w"}', '{"n": 1, "wo'])
     events = {e.partition: e for e in world.run("a", "b") if isinstance(e, CommittedBatch)}
     assert {p: (e.rows, e.bad_rows) for p, e in events.items()} == {"p:a": (40, 3), "p:b": (20, 1)}
@@ -244,7 +244,7 @@ def test_too_many_bad_records_stop_the_partition_before_either_table_is_written(
 
 @pytest.mark.parametrize("column", ["attrs map<string,string>", "`a.b` string", "`a``b` array<int>"])
 def test_a_bad_record_beside_columns_of_any_type_and_name(world: World, column: str) -> None:
-    """A map cannot be ordered, and a name with a dot is no path."""
+    """A map cannot be sorted, and a name with a dot is not a path."""
     world.write(
         f'pipeline = Pipeline(source=source(schema="{column}, n long"), table=delta({{table!r}}), max_bad_ratio=0.5)\n'
     )
@@ -256,7 +256,7 @@ def test_a_bad_record_beside_columns_of_any_type_and_name(world: World, column: 
 
 
 def test_of_several_files_the_one_with_too_many_bad_records_is_parked(world: World) -> None:
-    """The rows that a filter leaves say nothing of how many records there were."""
+    """The number of rows after a filter is not the number of records."""
     world.write(CSV.replace("max_bad_ratio", "transform=lambda df: df.where('n > 0'), max_bad_ratio"))
     world.give("a")
     good, bad = ["n,word", *["1,good"] * 3], ["n,word", "1,good", *["x,y"] * 9]
@@ -308,7 +308,7 @@ def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World
 
 @pytest.mark.parametrize("wanted", [False, True])
 def test_a_parquet_file_without_a_declared_column_parks_unless_null_is_wanted(world: World, wanted: bool) -> None:
-    """Spark reads null for what is not there: a producer that renames a column would empty it without a report."""
+    """Spark reads a missing column as null: if a producer renames a column, the old column is null without a report."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -368,7 +368,7 @@ def test_a_file_that_vanished_or_changed_parks_until_it_is_skipped(world: World)
 def test_a_file_that_changes_under_the_job_is_not_committed(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """What was written into it since it was read would be in no table, and its offset consumed."""
+    """Otherwise bytes written after the read would be in no table, although the offset is consumed."""
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)

@@ -1,4 +1,4 @@
-"""A store with a certificate of one's own authority, an endpoint of one's own, and a region that is not the default."""
+"""A store with a certificate of a private authority, its own endpoint, and a region that is not the default."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ assert file.rows == 2, file
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with `ca.pem`, and with a certificate of it for loopback."""
+    """A folder with `ca.pem`, and a certificate for loopback that this authority signed."""
     folder = tmp_path_factory.mktemp("authority")
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\n")
     for line in (
@@ -79,8 +79,8 @@ def run(script: str, environ: dict[str, str], *words: str) -> "subprocess.Comple
 
 
 def test_all_that_speak_to_a_store_trust_the_authority_that_is_named(authority: Path, server: BucketServer) -> None:
-    """`AWS_CA_BUNDLE` for what rota opens, and `SSL_CERT_FILE` for delta-rs, which knows no other; without them none
-    speaks to it."""
+    """`AWS_CA_BUNDLE` is for stores that rota opens, `SSL_CERT_FILE` for delta-rs, which reads no other. Without them,
+    both refuse the store."""
     place = f"s3://{server.make_bucket()}/p"
     environ = {**os.environ, **server.environ, "AWS_REGION": REGION}
     ca = str(authority / "ca.pem")
@@ -90,9 +90,9 @@ def test_all_that_speak_to_a_store_trust_the_authority_that_is_named(authority: 
     assert b"ertificate" in run(SCRIPT, environ, place).stderr
 
 
-@pytest.mark.release  # the other test has the store by TLS, test_landing_in_bucket.py has Spark that reads a bucket
+@pytest.mark.release  # the other test covers TLS, and test_landing_in_bucket.py covers Spark on a bucket
 def test_spark_reads_and_its_tasks_write_by_a_trust_store_of_java(authority: Path, server: BucketServer) -> None:
-    """As docs/tables.md has it: driver and executors get the store; `AWS_CA_BUNDLE` is for Arrow in the tasks."""
+    """As in docs/tables.md: driver and executors get the trust store; `AWS_CA_BUNDLE` is for Arrow in the tasks."""
     words = "-importcert -noprompt -alias store -file ca.pem -keystore trusted.jks -storetype jks -storepass changeit"
     keytool = Path(find_java()).with_name("keytool")
     subprocess.run([str(keytool), *words.split()], cwd=authority, check=True, capture_output=True)

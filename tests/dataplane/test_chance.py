@@ -1,5 +1,5 @@
-"""A transform that is another one each time: what a run wrote and did not commit is never seen, and the next one's rows
-are one batch of its own."""
+"""A transform with random results: rows that a run wrote and did not commit are never visible, and the rows of the
+next run are one batch."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The columns of a batch fit the table, and its rows are those of its ranges, by the footers of its files."""
+"""The columns of a batch must fit the table, and its rows its ranges, according to the footers of its files."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A copy that takes the place of a table, or a log that is damaged, stops a run that claimed before."""
+"""A copy that replaces a table, or a damaged log, stops a run that claimed before."""
 
 import shutil
 from contextlib import nullcontext
@@ -20,8 +20,8 @@ from tests.dataplane.delta_tables import batch, expect_rows, fill, ledger
 def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A backup brought back while a run works, and another partition consumed into it up to the version of the claim:
-    the offsets that the copy does not have would be passed over."""
+    """A backup is restored while a run works, and another partition is consumed into it up to the version of the claim:
+    without the check, offsets that the copy lacks are skipped."""
     if not guarded:
         monkeypatch.setattr(DeltaVersion, "list_later", lambda _: {})
     table = ledger(tmp_path)
@@ -47,7 +47,7 @@ def test_a_copy_that_took_the_place_of_the_table_refuses_what_was_claimed_before
 def test_a_copy_without_what_the_run_wrote_is_not_made_to_name_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, guarded: bool
 ) -> None:
-    """A table that names files that are not there is read by no reader any more."""
+    """No reader can read a table that names missing files."""
     if not guarded:
         monkeypatch.setattr(DeltaVersion, "list_later", lambda _: {})
         monkeypatch.setattr(Ledger, "check_on_disk", lambda *_: None)
@@ -74,7 +74,7 @@ def test_a_damaged_log_is_one_line_with_the_way_on(tmp_path: Path, torn: bool) -
         newest.write_bytes(newest.read_bytes()[:50])
     else:
         newest.with_name(oldest.name.replace("0.json", "1.json")).unlink()
-        table = ledger(tmp_path)  # a log that is held does not read it again
+        table = ledger(tmp_path)  # an open log does not read it again
     for look in (
         table.read_log,
         lambda: table.find_foreign_commits(["p"]),

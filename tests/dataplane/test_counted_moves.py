@@ -1,6 +1,6 @@
 """Commits of other programs that state that they only moved rows between files are counted, reported, and undone.
 
-deltalake 1.6.6 commits an OPTIMIZE whose files another OPTIMIZE replaced meanwhile: their rows are in the table twice then.
+deltalake 1.6.6 commits an OPTIMIZE although another OPTIMIZE replaced its files: then their rows are in the table twice.
 """
 
 import json
@@ -39,7 +39,7 @@ def count_rows(table: Ledger) -> dict[str, dict[int, int]]:
 
 
 def double(table: Ledger, name: str = "OPTIMIZE", later: int = 0) -> None:
-    """Two of deltalake's begin; the second has `later` batches more. Both commit."""
+    """Two OPTIMIZE of deltalake begin; the second sees `later` more batches. Both commit."""
     first = DeltaTable(table.location)
     for _ in range(later):
         append_batch(table)
@@ -49,7 +49,7 @@ def double(table: Ledger, name: str = "OPTIMIZE", later: int = 0) -> None:
 
 
 def double_twice(table: Ledger) -> None:
-    """And a batch that was claimed before comes between them."""
+    """Commit a batch between the two that was claimed before them."""
     claimed = table.claim({"p": 1}, {"p": 0})
     double(table)
     table.commit(claimed, batch(table, claimed))
@@ -150,7 +150,7 @@ def test_a_move_is_read_once_and_one_that_kept_its_rows_stops_nothing(
 
 
 def test_what_a_log_cannot_tell_any_more_is_reported(tmp_path: Path) -> None:
-    """The commit before the move is gone from the log's folder, and no checkpoint is as old."""
+    """The commit before the move is missing in the log's folder, and no checkpoint is that old."""
     table = fill(tmp_path, BATCHES)
     DeltaTable(table.location).optimize.compact()
     DeltaTable(table.location).create_checkpoint()
@@ -166,7 +166,7 @@ ROWS = st.dictionaries(st.sampled_from("abcdef"), st.none() | st.integers(0, 3))
 def test_counts_agree_only_where_the_table_has_as_many_rows(
     before: dict[str, int | None], adds: dict[str, int | None], removes: frozenset[str]
 ) -> None:
-    """Against a table that is played: a set of files with their rows."""
+    """Compare with a model of the table: a set of files with their rows."""
     table = dict(before)
     for path in removes:
         table.pop(path, None)

@@ -1,4 +1,4 @@
-"""A record on which the transform hangs, on a real Spark: it is ended, found and parked; the others go on."""
+"""A record on which the transform hangs, on a real Spark: the record is found and parked, and the others continue."""
 
 import threading
 import time
@@ -24,7 +24,7 @@ from tests.dataplane.shared_spark import SLOTS
 from tests.dataplane.world import World
 from tests.waiting import wait_until
 
-DEADLINE = 10.0  # seconds; more where a run of these rows takes more than three
+DEADLINE = 10.0  # seconds; more if a run of these rows takes more than three
 SLEEPING = """
 def transform(frame):
     from pyspark.sql.functions import udf
@@ -40,7 +40,7 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
 
 
 def hang_on_a_record(world: World, seconds: float = 1e6, deadline: float = DEADLINE) -> World:
-    """A record hangs b."""
+    """Land a record in b on which the transform hangs."""
     world.write(SLEEPING.format(seconds=seconds, deadline=deadline))
     world.rows("a", "0", 5)
     world.give("a", "b")
@@ -48,7 +48,7 @@ def hang_on_a_record(world: World, seconds: float = 1e6, deadline: float = DEADL
 
 
 def choose_deadline(run: Callable[[], object]) -> float:
-    """What is long beside this run, on the machine of now. It warms Spark: a cold one is no measure of others."""
+    """Return a time that is long compared with this run on this machine. It warms Spark first: a cold one is too slow."""
     began = time.monotonic()
     run()
     return min(3 * DEADLINE, max(DEADLINE, float(ceil(3 * (time.monotonic() - began)))))
@@ -60,7 +60,7 @@ def land_poison(world: World) -> None:
 
 @dataclass(frozen=True)
 class Hung:
-    """Two worlds in which `b` hung, in a run and in a replay, and what became of each partition."""
+    """Two worlds in which `b` hung, in a run and in a replay, and the result of each partition."""
 
     run: World
     events: Mapping[str, object]
@@ -70,7 +70,7 @@ class Hung:
 
 @pytest.fixture(scope="module")
 def hung(endpoint: str, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hung]:
-    """Both at once, for they wait for the same clock; each in its own session, which reports its own tasks."""
+    """Both at once, because both wait for the deadline; each in its own session, which reports its own tasks."""
     other = session.open_session(endpoint)
     of_run, of_replay = (World(tmp_path_factory.mktemp("hung"), endpoint, spark=one) for one in (spark, other))
 
@@ -110,7 +110,7 @@ def test_what_hangs_alone_is_parked_and_the_others_are_committed(hung: Hung) -> 
 
 
 def test_what_hangs_in_a_replay_is_ended_and_the_others_are_replaced(hung: Hung) -> None:
-    """It took a slot of Spark for ever."""
+    """It occupied a slot of Spark for ever."""
     refused, world = hung.replies["p:b"], hung.replay
     assert isinstance(refused, RefusedReplay), refused
     assert refused.reason == (
@@ -142,7 +142,7 @@ pipeline = Pipeline(source=source(), table=delta({{table!r}}), transform=transfo
 def test_a_transform_that_hangs_before_spark_is_asked_is_ended_and_goes_on_by_itself(
     world: World, tmp_path: Path
 ) -> None:
-    """A run hung for an hour, and the group's needs were empty: no job of Spark was there to be ended."""
+    """A run hung for an hour without a need of the group: Spark had no job to end."""
     flag = tmp_path / "the service does not answer"
     flag.touch()
     world.write(WAITING.format(flag=str(flag), deadline=1.0))
@@ -165,7 +165,7 @@ def test_a_transform_that_hangs_before_spark_is_asked_is_ended_and_goes_on_by_it
 
 
 def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here it comes to an end, some day."""
+    """In this test the transform ends by itself."""
     monkeypatch.setattr(type(world.connect(None)), "interruptTag", lambda *_: [])
     land_poison(hang_on_a_record(world, seconds=4.0, deadline=2.0))
     events = world.run("a", "b")
@@ -176,8 +176,8 @@ def test_without_an_interrupt_all_wait_for_it(world: World, monkeypatch: pytest.
 def test_a_spark_whose_slots_are_all_taken_is_not_alive(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It speaks, and takes queries, and nothing comes of them. Each task reports that it has its slot: a query that is
-    interrupted before may never end."""
+    """It answers and accepts queries, but none completes. Each task reports that it has its slot: a query that is
+    interrupted earlier may never end."""
     from pyspark.sql.functions import udf
 
     monkeypatch.setattr(failures, "SLOT", 2.0)
@@ -206,7 +206,7 @@ def test_a_spark_whose_slots_are_all_taken_is_not_alive(
 
 
 class Planning:
-    """A thin client's query that hears one interrupt, and none while it is planned, which takes longer than its time."""
+    """Replaces a thin client's query: it accepts one interrupt, but none in its planning, which exceeds the deadline."""
 
     __module__ = "pyspark.sql.connect"
 
@@ -240,7 +240,7 @@ class Planning:
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_query_is_not_interrupted_while_it_is_planned(monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """The planning is over once it was interrupted; guarded, after a second without."""
+    """Planning ends at the interrupt; with the guard, after a second without one."""
     spark: Any = Planning() if guarded else Planning(patience=2.0)
     if not guarded:
         monkeypatch.setattr(deadline, "PLANNING", 0.0)

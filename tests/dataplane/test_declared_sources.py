@@ -1,4 +1,4 @@
-"""What a declaration of a source may not say, since data would be lost without a word."""
+"""Declarations of a source that are refused, because data would be lost without an error."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from tests.dataplane.world import World
 
 @pytest.mark.parametrize("option", ["escape", "ESCAPE"])
 def test_an_escape_that_spark_takes_for_nul_is_refused(option: str) -> None:
-    """A field lost its NULs."""
+    """Otherwise a field lost its NULs."""
     with pytest.raises(
         ConfigError, match=r"escape of files.'/land'. is empty\. Spark then uses NUL, .* else leave it out$"
     ):
@@ -34,7 +34,7 @@ def test_an_escape_that_spark_takes_for_nul_is_refused(option: str) -> None:
     ],
 )
 def test_a_column_that_would_take_the_place_of_ours_is_refused(format: Format, schema: str, said: str) -> None:
-    """A declared `_Partition` vanished."""
+    """Otherwise a declared `_Partition` was missing."""
     if not said:
         files("/land", format=format, schema=schema)
         return
@@ -67,7 +67,7 @@ def test_an_encoding_in_which_records_would_be_lost_is_refused(
 @pytest.mark.parametrize("more", [{}, {"lineSep": "\n"}], ids=["by any end of a line", "lineSep"])
 @pytest.mark.parametrize("encoding", ["UTF-16", "UTF-16LE", "UTF-16BE", "UTF-32"])
 def test_what_is_taken_is_read_as_it_is(world: World, encoding: str, more: dict[str, str]) -> None:
-    """Also characters whose bytes are together those of a line's end."""
+    """Also characters whose bytes together are those of a line's end."""
     words = ["a", "\u0a05\u4e00", "\u4e00\u0a05", "\u0d0a\u0a0d", "\U00010a0a", "two\nlines", "z"]
     options = {"encoding": encoding, "multiLine": "true", **more}
     form = f"format='csv', schema='n int, word string', options={options!r}"
@@ -93,7 +93,7 @@ def test_what_is_taken_is_read_as_it_is(world: World, encoding: str, more: dict[
 def test_without_the_refusal_they_are(
     world: World, monkeypatch: pytest.MonkeyPatch, format: str, options: dict[str, str], text: str, rows: list[str]
 ) -> None:
-    """The ablation: what Spark, or we, take for the end of a line or of a record is a byte of another character."""
+    """Ablation: Spark or rota takes a byte of another character for the end of a line or record."""
     monkeypatch.setattr(declarations, "check_encoding", lambda *_: None)
     more = f"format={format!r}, schema='word string', options={options!r}"
     world.write(f"pipeline = Pipeline(source=source({more}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")

@@ -1,4 +1,4 @@
-"""What no test may do to a Spark that others share: its archive is damaged, its disk is full, and at last it is killed."""
+"""Faults that would disturb a shared Spark: its archive is damaged, its disk is full, and at last it is killed."""
 
 import importlib
 import random
@@ -27,19 +27,19 @@ from tests.waiting import wait_until
 
 @dataclass(frozen=True)
 class OwnSpark:
-    """A server that these tests alone use."""
+    """A server for these tests alone."""
 
     server: SparkServer
     archive: Path
     sessions: list[SparkSession] = field(default_factory=list)
 
     def open_world(self, folder: Path) -> World:
-        """With a session of its own."""
+        """A run of the world in its own session."""
         self.sessions.append(session.open_session(self.server.url))
         return World(folder, self.server.url, spark=self.sessions[-1])
 
     def kill(self) -> None:
-        """Its sessions end first: each would look for it for seconds, as this process ends."""
+        """Its sessions end first: otherwise each searches for the server for seconds when this process ends."""
         while self.sessions:
             self.sessions.pop().stop()
         self.server.kill()
@@ -47,7 +47,7 @@ class OwnSpark:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnSpark]:
-    """Its archive is damaged."""
+    """A Spark whose archive is damaged."""
     folder, sound = tmp_path_factory.mktemp("own"), locate_archive(ARCHIVE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "prefix", str(folder / "a folder"))
@@ -73,7 +73,7 @@ def world(own: OwnSpark, tmp_path: Path) -> World:
 
 
 def test_a_damaged_archive_is_left_aside(own: OwnSpark, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It changes nothing but the time of the start."""
+    """Only the start takes longer."""
     monkeypatch.setattr(sys, "prefix", str(own.archive.parents[2]))
     assert locate_archive(ARCHIVE) == own.archive
     assert f"-XX:SharedArchiveFile={own.archive}" in Path(f"/proc/{own.server.pid}/cmdline").read_text().split("\0")
@@ -83,8 +83,8 @@ def test_a_damaged_archive_is_left_aside(own: OwnSpark, monkeypatch: pytest.Monk
 def test_a_disk_that_takes_no_more_ends_the_run_parks_no_partition_and_loses_nothing(
     world: World, own: OwnSpark
 ) -> None:
-    """A limit to the size of a file acts as the full disk: a task gets the same error for the same write. (What the
-    run itself writes is in without_spark/test_environment_faults.)"""
+    """A limit to the size of a file replaces the full disk: a task gets the same error for the same write. (Writes of the
+    run itself are in without_spark/test_environment_faults.)"""
     draw = random.Random(5)
     world.give("a")
     for name in range(3):
@@ -106,12 +106,12 @@ def test_a_disk_that_takes_no_more_ends_the_run_parks_no_partition_and_loses_not
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared", "each its own"])
 def test_runs_leave_no_process_behind(own: OwnSpark, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run each five minutes, and a Python that each left: after a day a worker had 10 GB less."""
+    """Each run left a Python process: with a run each five minutes, a worker lost 10 GB in a day."""
     if not shared:
         monkeypatch.setattr(session, "share_python", session.make_active)
     call(own, str)
     server = psutil.Process(own.server.pid)
-    before = len(server.children())  # each has its workers below it
+    before = len(server.children())  # each is the parent of its workers
     for _ in range(3):
         call(own, str)
     assert len(server.children()) - before == (0 if shared else 3)
@@ -119,7 +119,7 @@ def test_runs_leave_no_process_behind(own: OwnSpark, shared: bool, monkeypatch: 
 
 @pytest.mark.parametrize("marked", [True, False], ids=["marked", "whatever code"])
 def test_a_session_runs_the_code_of_now(own: OwnSpark, marked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a UDF imports was edited, and the next run had a process of Python that had imported it before."""
+    """A module that a UDF imports was edited, and the next run got a Python process that had imported the old one."""
     if not marked:
         monkeypatch.setattr(session, "mark_code", lambda: 0)
     folder = own.server.scratch / "edited"
@@ -140,7 +140,7 @@ def test_a_session_runs_the_code_of_now(own: OwnSpark, marked: bool, monkeypatch
 
 
 def call(own: OwnSpark, function: Callable[[], str]) -> str:
-    """What the function returns in a process of Python of this Spark, in a session of its own."""
+    """Return the function's result in a Python process of this Spark, in a new session."""
     spark = session.open_session(own.server.url)
     try:
         frame = spark.range(1, numPartitions=1)
@@ -157,7 +157,7 @@ def call(own: OwnSpark, function: Callable[[], str]) -> str:
 def test_a_server_killed_in_the_middle_ends_the_run_and_parks_no_partition(
     own: OwnSpark, tmp_path: Path, endpoint: str, spark: SparkSession
 ) -> None:
-    """The last of these tests: no other test needs this Spark."""
+    """This test is the last that needs this Spark."""
     said = r"^Spark failed \(SparkConnectGrpcException: [^<]+\)\. .* next run"
     world, doomed = World(tmp_path, endpoint, spark=spark), session.open_session(own.server.url)
     plain = world.pipeline

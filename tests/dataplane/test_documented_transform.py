@@ -11,7 +11,7 @@ from tests.docs.pages import find_blocks
 def test_the_documented_test_of_a_transform_finds_what_the_transform_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
-    """Of the pipeline that the README declares; it fails where the transform keeps what it should leave out."""
+    """For the pipeline of the README. The documented test fails if the transform keeps records that it should drop."""
     (declared,) = (
         block.text for block in find_blocks("python") if block.page.name == "README.md" and "Pipeline(" in block.text
     )

@@ -1,4 +1,4 @@
-"""Which run may work on a partition: one function of what was read, the same for a run, the backlog and a click."""
+"""Which run may work on a partition: one function of the records read, the same for a run, the backlog and a click."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -83,7 +83,7 @@ def test_of_two_runs_of_one_incarnation_the_first_works() -> None:
 
 
 class Recording(MemoryStore):
-    """Writes down the folders that are read."""
+    """Records the folders that are read."""
 
     read: list[str]
 

@@ -1,4 +1,4 @@
-"""What is said of a Spark that died is how it died; and what a process asks is the Spark that it opened last."""
+"""The report of a dead Spark states how it died; and a process uses the Spark session that it opened last."""
 
 import signal
 import subprocess
@@ -62,6 +62,6 @@ def test_a_server_that_ended_by_itself_has_its_own_reason_and_not_an_earlier_one
 
 
 def test_the_session_that_was_opened_last_is_the_active_one() -> None:
-    """A transform asked the first one to read a type: its Spark was another by then, and four partitions were parked."""
+    """A transform used the first session to parse a type, whose Spark was gone: four partitions were parked."""
     done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=LONG)
     assert done.stdout == "True\nTrue\n", done.stderr

@@ -1,4 +1,4 @@
-"""Where a run finds its Spark, and what it reports of it."""
+"""Which Spark a run uses, and what it reports about it."""
 
 import os
 import shlex
@@ -88,7 +88,7 @@ def test_a_setting_that_spark_does_not_take_is_reported_and_the_others_are_set(
 
 
 class Lazy(ModuleType):
-    """As those of `six.moves`: it imports the real module at the first access."""
+    """Like a module of `six.moves`: it imports the real module at the first access."""
 
     def __getattr__(self, name: str) -> object:
         raise ImportError("there is no tkinter here")

@@ -24,7 +24,7 @@ CASES: dict[str, tuple[str, str, dict[str, str], Fates]] = {
 
 
 def plain(value: Any) -> Any:
-    """A value of Spark's as Arrow gives it."""
+    """Return a value of Spark as Arrow represents it."""
     if hasattr(value, "asDict"):
         return value.asDict()
     return list(value.items()) if isinstance(value, dict) else value
@@ -42,7 +42,7 @@ def test_the_fate_of_a_message(case: str, tmp_path: Path, spark: SparkSession) -
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_fate_of_a_line_of_a_file(case: str, world: World) -> None:
-    """All in one job; then those whose bytes are clean, which Spark's reader reads, and the others, in a job each."""
+    """All in one job; then one job for the lines that Spark's reader reads, and one for the others."""
     format, schema, options, table = CASES[case]
     table = {**table, **fates.JSON_OF_A_FILE} if case == "json" else table
     form = f"format={format!r}, schema={schema!r}, options={options!r}"
@@ -69,7 +69,7 @@ def test_the_fate_of_a_line_of_a_file(case: str, world: World) -> None:
 
 
 def assert_readable(table: Path) -> None:
-    """Every reader reads it: pyarrow checks the text of each column."""
+    """Assert that every reader can read it: pyarrow checks the text of each column."""
     files = log(table).files
     ds.dataset([str(one) for one in files], format="parquet").to_table().validate(full=True)
 
@@ -81,7 +81,7 @@ DAMAGED = (b"1,Z\xfcrich", b'2,"a')
 def test_what_the_look_at_bytes_and_quotes_keeps_out(
     guarded: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's reader makes rows of what it guesses."""
+    """Otherwise Spark's reader makes rows by guessing."""
     if not guarded:
         monkeypatch.setattr(texts, "is_text", lambda _: True)
         monkeypatch.setattr(quoting.Dialect, "is_clean", lambda *_: True)

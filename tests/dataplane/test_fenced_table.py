@@ -1,4 +1,4 @@
-"""The table alone fences: each law with two handles, each guard with what happens without it.
+"""The table alone fences: each law with two handles, and each guard with the fault that it prevents.
 
 The checker reads the log as JSON and the files with pyarrow (see conftest); it shares no code with the table.
 """
@@ -71,7 +71,7 @@ def test_two_runs_of_one_owner_write_a_range_once(tmp_path: Path) -> None:
 
 
 def test_a_conflict_over_another_partition_is_no_fence(tmp_path: Path) -> None:
-    """A batch of p and q where q moved: p alone goes in on the renewed claim."""
+    """A batch of p and q after q moved: only p is committed, on the renewed claim."""
     table = ledger(tmp_path)
     both, other = table.claim({"p": 1, "q": 1}, {"p": 0, "q": 0}), table.claim({"q": 2}, {"q": 0})
     table.commit(other, batch(table, other))
@@ -93,7 +93,7 @@ def test_ranges_start_where_the_table_ends(tmp_path: Path) -> None:
 
 
 def test_on_a_fresh_handle_the_zombie_doubles_rows(tmp_path: Path) -> None:
-    """delta-rs compares no versions of transactions: only the handle on which the offset was read fences."""
+    """delta-rs does not compare versions of transactions: only commits through the handle that read the offset are."""
     table = ledger(tmp_path)
     zombie = table.claim({"p": 1}, {"p": 0})
     late, newer = batch(table, zombie), table.claim({"p": 2}, {"p": 0})

@@ -1,4 +1,4 @@
-"""The index has the same content for any form of its files: appended, put together, renewed, sorted or not."""
+"""The index has the same content for any form of its files: appended, merged, renewed, sorted or not."""
 
 import shutil
 import threading
@@ -43,7 +43,7 @@ SPAN = st.tuples(st.integers(0, 25), st.integers(0, 25))
 
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
-    """Few rows fill a row group, a file and a portion."""
+    """Let few rows fill a row group, a file and a portion."""
     with (
         patch.object(spans, "KEPT", 2),
         patch.object(file_index, "LARGE", 6), patch.object(file_index, "MANY", 3),
@@ -138,7 +138,7 @@ def test_no_look_holds_all_paths_at_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_of_many_new_files_few_are_held_and_those_of_a_look_that_broke_off_keep_their_ordinals(tmp_path: Path) -> None:
-    """At 1,000,000 new ones a process held all of them: 1 GB."""
+    """At 1,000,000 new files a process kept all of them in memory: 1 GB."""
     index, held, most = FileIndex.at(str(tmp_path / "index")), 0, 0
     partitions = tuple(f"p:{number:02}" for number in range(40))
 
@@ -227,7 +227,7 @@ def test_two_runs_that_see_the_same_files_give_each_one_ordinal(tmp_path: Path) 
 def test_a_run_that_was_slow_to_look_gives_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Two files of one ordinal: one of them is read, and the other is never, or a second time under the next one."""
+    """If two files got one ordinal, one of them would be read, and the other never, or twice."""
     if not guarded:
         monkeypatch.setattr(file_index.FileIndex, "make_moves", lambda *_: {})
     slow = source(tmp_path)
@@ -274,7 +274,7 @@ def test_a_process_reads_no_file_of_an_index_twice_and_keeps_none_that_is_gone(
 
 
 def test_a_look_opens_no_log_that_did_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sensors look once a second and runs twice, and opening the table was half of each look."""
+    """Sensors poll once a second and runs twice, and opening the table took half the time of each poll."""
     one, opened, real = source(tmp_path), list[int](), DeltaVersion.files
     for name in ("x/1.json", "x/2.json"):
         land(tmp_path, name)

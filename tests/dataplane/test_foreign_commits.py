@@ -59,7 +59,7 @@ def empty(table: Ledger) -> None:
 def test_a_table_whose_rows_another_program_took_is_left_alone_until_it_is_adopted(
     tmp_path: Path, change: Callable[[Ledger], None]
 ) -> None:
-    """Its offsets are unchanged: a run that continued would leave the hole for ever. A replay fills it."""
+    """Its offsets are unchanged: if runs continued, the rows would be missing for ever. A replay restores them."""
     table = fill(tmp_path)
     change(table)
     before = count_versions(Path(table.location))
@@ -102,7 +102,7 @@ def test_what_takes_rows_refuses_the_commit_that_was_claimed_before(
 
 @pytest.mark.parametrize("later", [0, 20], ids=["at once", "below other commits"])
 def test_what_slips_in_between_a_claim_and_its_commit_is_found_by_the_next(tmp_path: Path, later: int) -> None:
-    """Delta lets an append pass an append."""
+    """Delta allows an append after another append."""
     from deltalake import write_deltalake
 
     table = fill(tmp_path)

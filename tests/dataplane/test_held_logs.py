@@ -1,4 +1,4 @@
-"""A log that is held reads what came since, and compares what a log that is opened anew does."""
+"""A cached log reads only newer commits, and compares the same as a log that is opened again."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ GUARDED = pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "wit
 
 
 class Place:
-    """A log that is held, the folder of its files, and another process that writes to it."""
+    """A cached log, the folder of its files, and another process that writes to it."""
 
     def __init__(self, location: str, folder: Path) -> None:
         self.log, self.elsewhere, self.folder = DeltaLog(location), DeltaLog(location), folder
@@ -41,7 +41,7 @@ class Place:
         return self.folder.with_name("copy")
 
     def bring_back(self) -> None:
-        """The copy takes the place of the table."""
+        """Replace the table by the copy."""
         shutil.rmtree(self.folder)
         self.folder.with_name("copy").rename(self.folder)
 
@@ -64,7 +64,7 @@ def on_disk(tmp_path: Path) -> Place:
 def test_each_commit_is_read_once_and_delta_rs_is_not_asked(
     on_disk: Place, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A log that is opened anew at each look reads all commits at each look."""
+    """A log that is opened again for each poll reads all commits each time."""
     for number in range(LAST):
         append(on_disk.elsewhere, sets={"a": number})
     log, read, real = DeltaLog(on_disk.log.location), list[int](), DeltaLog.read_commit
@@ -101,7 +101,7 @@ def test_a_look_at_a_bucket_takes_one_list_and_each_new_commit(bucket: str, buck
 
 
 def test_a_table_is_read_once_for_many_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 300,000 files delta-rs takes 14 ms for each id: 42 s for a look at 1,000 partitions."""
+    """At 300,000 files delta-rs takes 14 ms for each id: 42 s for a poll of 1,000 partitions."""
     table, asked, read = ledger(tmp_path), list[str](), list[int]()
     real = DeltaLog.read_state
     monkeypatch.setattr(DeltaLog, "read_state", lambda log, at: read.append(at) or real(log, at))
@@ -116,8 +116,8 @@ def test_a_table_is_read_once_for_many_partitions(tmp_path: Path, monkeypatch: p
 
 @GUARDED
 def test_a_version_that_is_held_does_not_move(place: Place, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """A claim, then a newer owner's, then a look of this process: the old claim's commit is refused. If the newer commits
-    are not compared, it goes in over the newer token."""
+    """A claim, then a newer owner's claim, then a poll of this process: the old claim's commit is refused. If newer commits
+    are not compared, it is committed over the newer token."""
     if not guarded:
         monkeypatch.setattr(delta_log, "clashes", lambda *_: False)
     append(place.log, sets={"a": 1})
@@ -176,7 +176,7 @@ def test_a_copy_that_takes_the_place_during_a_look_is_noticed(
 
 
 def test_after_a_failure_all_is_read_anew(place: Place) -> None:
-    """A disk that is gone leaves an empty folder; a bucket that is gone does not answer."""
+    """An unmounted disk leaves an empty folder; a bucket that is gone does not answer."""
     append(place.log, sets={"a": 1})
     held = open_log(place.log)
     assert open_log(place.log) is held
@@ -224,7 +224,7 @@ def test_a_log_of_a_known_shape_is_read_without_delta_rs(tmp_path: Path, step: C
 
 
 def test_a_log_that_is_packed_up_to_its_checkpoint_is_found(on_disk: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever `_last_checkpoint` names: the commits below are in packs, or the checkpoint is of a log that is gone."""
+    """Whatever `_last_checkpoint` names: older commits are in packs, or the checkpoint is of a replaced log."""
     monkeypatch.setattr(packs, "PACKED", 3)
     for number in range(LAST):
         append(on_disk.log, sets={"a": number})

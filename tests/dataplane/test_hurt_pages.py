@@ -1,4 +1,4 @@
-"""A page of Parquet in which bytes changed on a disk or on the way: its values are others, and its footer is whole."""
+"""A page of Parquet whose bytes were damaged on a disk or in transit: its values differ, and the footer is intact."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +14,7 @@ NUMBERS = list(range(1000, 1010))
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_page_whose_bytes_changed_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """Others were in the table. A page has a checksum if Spark wrote it, or a writer that was asked to."""
+    """Wrong values were in the table. A page has a checksum if Spark wrote it, or a writer with that option."""
     if not guarded:
         monkeypatch.setattr(options, "CHECKED", {})
     world.write("pipeline = Pipeline(source=source(format='parquet', schema='n int'), table=delta({table!r}))\n")

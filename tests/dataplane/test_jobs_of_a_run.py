@@ -1,4 +1,4 @@
-"""A run with much to do: bounded jobs one after the other, each committed, without Spark: a job does what `faults` has."""
+"""A run with much to do: bounded jobs one after the other, each committed. No Spark: `faults` declares the results."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -26,14 +26,14 @@ TWO = "max_job_files=2"
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Two files a job."""
+    """Let a job have two files."""
     world = World(tmp_path)
     world.write(PIPELINE.format(caps=TWO))
     return world
 
 
 def ends(monkeypatch: pytest.MonkeyPatch, after: int, meanwhile: Callable[[], object] | None = None) -> Faults:
-    """The process is ended as job `after` begins; or, with `meanwhile`, that happens then."""
+    """Kill the process when job `after` begins; or call `meanwhile` then."""
 
     def fault(*_: object) -> None:
         if len(faults.jobs) == after:
@@ -55,7 +55,7 @@ def offsets(world: World) -> dict[str, int]:
 def test_a_replay_works_in_jobs_as_a_run_does_and_a_long_range_has_the_time_of_its_batches(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A range is replaced as a whole, and a run would have read the longest one in three batches."""
+    """A range is replaced as a whole; a run would read the longest one in three batches."""
     files = {"a": 5, "b": 1, "c": 1, "d": 1}
     for key, count in files.items():
         land_files(world, key, files=count)
@@ -104,7 +104,7 @@ def test_a_run_is_several_jobs_each_with_a_commit(world: World, monkeypatch: pyt
 
 
 def test_what_was_committed_stays_when_the_run_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often: each run gets through one job, and the backlog drains."""
+    """Each run completes one job, however often runs are killed, and the backlog drains."""
     land_files(world, "abcde", files=3)
     for _ in range(9):
         ends(monkeypatch, 2)
@@ -114,7 +114,7 @@ def test_what_was_committed_stays_when_the_run_is_ended(world: World, monkeypatc
 
 
 def test_without_bounds_no_run_gets_anywhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job of all takes longer than a run may."""
+    """One job of everything takes longer than a run may."""
     land_files(world, "abcde", files=3)
     bounded = FilesSource.plan_jobs
     monkeypatch.setattr(
@@ -135,7 +135,7 @@ def too_large(*_: object) -> None:
 
 
 def rounds(world: World, monkeypatch: pytest.MonkeyPatch, keys: str) -> dict[str, int]:
-    """As many runs as there are partitions, each ended after its first job; meanwhile each partition gets a file."""
+    """Start as many runs as there are partitions, each killed after its first job. Meanwhile each partition gets a file."""
     world.give(*keys)
     for turn in range(len(keys)):
         for key in keys:
@@ -167,7 +167,7 @@ def test_a_run_begins_no_job_after_its_shift(world: World, monkeypatch: pytest.M
 
 
 def test_those_that_always_fail_do_not_stop_the_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They waited longest, so they come first; they fail like the environment, and there are none beside them."""
+    """They waited longest, so they come first; each fails like the environment, and is alone in its job."""
     bad = "abcdefgh"[: 2 * ALONE]
     keys = bad + "yz"
     world.write(PIPELINE.format(caps=f"max_job_files={len(bad)}"))
@@ -192,7 +192,7 @@ def test_a_full_disk_ends_a_run_of_many_jobs_soon(world: World, monkeypatch: pyt
 
 
 def make_mover(world: World) -> Callable[[], None]:
-    """The next epoch gives c to no worker yet."""
+    """In the next epoch c has no worker yet."""
 
     def publish() -> None:
         worker = world.incarnation.rpartition("@")[0]
@@ -235,7 +235,7 @@ def test_without_another_look_it_is_worked_on_in_vain(world: World, monkeypatch:
 
 
 class Hanging(Faults):
-    """Replaces Spark and its clock: a job that holds a hanging range is ended when its time is over."""
+    """Replaces Spark and its clock: a job with a hanging range ends at its deadline."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, hangs: Callable[[str, range], bool]) -> None:
         self.seconds: list[float] = []
@@ -258,7 +258,7 @@ class Hanging(Faults):
 def test_what_hangs_is_found_within_five_deadlines(
     world: World, monkeypatch: pytest.MonkeyPatch, partitions: int, files: int
 ) -> None:
-    """So a search ends before its run is; and what only takes longer than others had its full time alone."""
+    """So a search ends before the run is killed, and a range that is only slow gets its full deadline alone."""
     world.write(PIPELINE.format(caps=""))
     keys = [f"k{n:02}" for n in range(partitions)]
     for key in keys:
@@ -287,7 +287,7 @@ def test_what_all_partitions_hang_on_is_no_partition_s_fault(world: World, monke
 
 
 def test_what_hangs_in_a_job_of_its_own_stops_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited longest; the search takes longer than `MAX_JOB_START_S`."""
+    """It waited longest, and the search takes longer than `MAX_JOB_START_S`."""
     world.write(PIPELINE.format(caps="max_files=8, max_job_files=8"))
     for n in range(8):
         world.rows("a", f"{n:02}", 1)

@@ -32,7 +32,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooK
 
 
 class Sessions:
-    """Opens a store of a real server for each that asks, and closes them all."""
+    """Opens a store of a real server for each call, and closes them all at the end."""
 
     def __init__(self, hosts: str) -> None:
         self.hosts, self.stores = hosts, list[Store]()
@@ -48,7 +48,7 @@ class Sessions:
 
 @dataclass(frozen=True)
 class Death:
-    """A world in which a run killed itself, how its process ended and what it had said."""
+    """A world in which a run killed itself, the exit code of the process, and its events."""
 
     world: World
     end: int
@@ -59,7 +59,7 @@ class Death:
 def deaths(
     tmp_path_factory: pytest.TempPathFactory, endpoint: str, spark: SparkSession, zookeeper: EmbeddedZooKeeper
 ) -> Iterator[Mapping[str, Death]]:
-    """At every step, each in a group and a folder of its own; all die at once."""
+    """One run per step, each in its own group and folder; all die at the same time."""
     sessions, worlds, runs = Sessions(zookeeper.hosts), dict[str, World](), []
     for number, step in enumerate(STEPS):
         folder, group = tmp_path_factory.mktemp("dying"), f"g{number}"
@@ -83,7 +83,7 @@ def deaths(
 def test_a_run_that_dies_loses_and_doubles_nothing(deaths: Mapping[str, Death], step: str) -> None:
     world, said = deaths[step].world, deaths[step].said
     assert deaths[step].end == -9, said
-    # the dead run's node goes with its session; until then its partitions are its own
+    # the dead run's node lasts as long as its session, and keeps its partitions until then
     wait_until(lambda: not world.tree.runs())
     world.rows("a", "1", 5)
     events = world.until_idle("a", "b")

@@ -1,4 +1,4 @@
-"""Landing folders without Spark: which files a source sees, and that an offset, once given, means the same for ever."""
+"""Landing folders without Spark: which files a source lists, and that an assigned offset never changes its meaning."""
 
 import gzip
 import os
@@ -63,8 +63,8 @@ def test_a_listing_returns_when_the_files_that_it_left_are_ready(tmp_path: Path)
 
 
 def test_what_is_renamed_into_place_needs_no_rest_and_is_read_whole(tmp_path: Path) -> None:
-    """With `settle=0` each look takes what it sees; a file that is written in place is then taken before it is whole, and
-    its partition is stopped where it is noticed: so rename."""
+    """With `settle=0` each poll takes all files. A file that is written in place is then taken before it is complete, and
+    its partition stops once the change is detected: so rename."""
     one = source(tmp_path, settle=0.0)
     folder = tmp_path / "land" / "x"
     folder.mkdir(parents=True)
@@ -86,7 +86,7 @@ def test_what_is_renamed_into_place_needs_no_rest_and_is_read_whole(tmp_path: Pa
 
 @pytest.mark.parametrize("at", [-(2**40), 10_000_000_000, 15_000_000_000])
 def test_a_file_from_another_age_stops_no_partition(tmp_path: Path, at: int) -> None:
-    """Its time was no 64 bits of nanoseconds, and no sensor and no run of the pipeline went on."""
+    """Its time did not fit into 64 bits of nanoseconds, and every sensor and run of the pipeline failed."""
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json")
     os.utime(tmp_path / "land/x/1.json", (at, at))
@@ -104,7 +104,7 @@ def test_an_old_modification_time_does_not_make_a_file_rest(tmp_path: Path) -> N
 
 
 def test_a_modification_time_ahead_keeps_no_file_waiting(tmp_path: Path) -> None:
-    """Of a client's clock, `cp -p` or `tar x`: the file was not read until then, and nothing reported it."""
+    """From a client's clock, `cp -p` or `tar x`: the file was not read until that time, and nothing reported it."""
     land(tmp_path, "x/1.json", "x/2.json")
     os.utime(tmp_path / "land/x/1.json", (4e9, 4e9))
     os.utime(tmp_path / "land/x/2.json", (time.time() + 7200,) * 2)
@@ -116,7 +116,7 @@ def test_a_modification_time_ahead_keeps_no_file_waiting(tmp_path: Path) -> None
 
 
 def test_a_clock_that_is_behind_the_file_servers_holds_back_no_file_for_long(tmp_path: Path) -> None:
-    """All files waited until the clock of the run's machine had caught up: an hour of silence."""
+    """All files waited until the clock of the run's machine reached their time: an hour without a report."""
     land(tmp_path, "x/1.json")
     rested = (tmp_path / "land/x/1.json").stat().st_ctime
     late = replace(source(tmp_path, settle=0.01), clock=lambda: rested - 3600)
@@ -141,7 +141,7 @@ def test_a_name_too_long_for_an_id_is_left_out_and_reported(tmp_path: Path) -> N
 
 
 def test_only_regular_files_below_the_root_are_read_and_the_rest_is_reported(tmp_path: Path) -> None:
-    """A pipe would block the run that opens it; a link would read what never landed, such as /etc/passwd."""
+    """A pipe would block the run that opens it; a link would add a file that never landed, such as /etc/passwd."""
     land(tmp_path, "x/1.json", "x/deep/2.json", "lone.json", "x/_hidden", "x/.hidden", "_y/1.json")
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/secret.json").write_text('{"a": 7}\n')
@@ -177,7 +177,7 @@ def open_all(place: str, table: str) -> None:
 def test_a_scheme_that_is_not_served_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
-    """A folder named `s3:` was made beside the process, and what lay in the bucket was never read."""
+    """A folder named `s3:` was made in the working directory, and the objects of the bucket were never read."""
     monkeypatch.setenv("PLACE", "abfss://c@account")
     monkeypatch.chdir(tmp_path)
     for place, table in ((address, "table"), ("land", address)):

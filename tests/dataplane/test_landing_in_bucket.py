@@ -1,4 +1,4 @@
-"""What a bucket alone has: keys that are not read, objects that show a folder, requests that cost, a Spark without jars."""
+"""Properties of buckets only: keys that are not read, objects that mark a folder, requests, a Spark without jars."""
 
 from collections import Counter
 from pathlib import Path
@@ -85,7 +85,7 @@ def test_a_late_name_before_all_others_is_found_among_several_pages(world: World
 def test_many_objects_are_looked_at_by_a_list_and_found_as_each_by_itself(
     world: World, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some are as they were, some were written anew, some are gone, some have a hidden folder between them."""
+    """Some are unchanged, some rewritten, some deleted, and some have a hidden folder between them."""
     for number in range(PAGE + 200):
         world.put(f"a/{number:05}.json", b"{}")
     world.put("a/sub/00500.json", b"{}")
@@ -126,8 +126,8 @@ def test_a_bucket_that_is_not_there_parks_no_partition(world: World, bucket_serv
 def test_a_batch_costs_a_bounded_number_of_requests_an_object(
     tmp_path: Path, bucket: str, bucket_server: BucketServer, endpoint: str, spark: SparkSession
 ) -> None:
-    """Of a run: one read of its bytes, and what Spark asks for each; rota looks at them twice, by lists. Spark asks for
-    more where a folder has others."""
+    """In a run: one read of its bytes, and Spark's own requests. rota lists the objects twice. Spark makes more
+    requests if a folder has other objects."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.give("a", "b", "c")
     for number in range(MANY):
@@ -149,13 +149,13 @@ def test_a_batch_costs_a_bounded_number_of_requests_an_object(
 
 
 ODD_NAMES = ("a b", "a#1", "a%20", "a+b", "b=1", "é", "{x}", "x[1]", "a:b", "q?", "*")
-ODD_FOLDER = "k é=2#%"  # with what is a pattern to Hadoop it finds no colon below it
+ODD_FOLDER = "k é=2#%"  # without characters that are a pattern to Hadoop: with them it finds no colon below
 
 
 def test_a_folder_without_others_is_listed_by_spark_at_once(
     tmp_path: Path, bucket: str, bucket_server: BucketServer, endpoint: str, spark: SparkSession
 ) -> None:
-    """Whatever the folder and its objects are called. Else they are named, and each is asked for."""
+    """Whatever the names of the folder and its objects. Otherwise the objects are named, with one request each."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     for name in ODD_NAMES:
         world.put(f"{ODD_FOLDER}/{name}.json", encode("json", range(3)))
@@ -185,7 +185,7 @@ def test_a_folder_without_others_is_listed_by_spark_at_once(
 def test_what_lands_behind_the_list_is_of_no_job(
     guarded: bool, tmp_path: Path, bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
-    """A session with an old list of a folder: the rows of the other object are an error."""
+    """In a session with an old list of a folder, rows of the other object are an error."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     for name in "012":
         world.rows("a", name, 2)
@@ -214,7 +214,7 @@ def test_without_a_transform_a_row_is_under_the_object_of_whose_name_it_has_the_
     monkeypatch: pytest.MonkeyPatch,
     spark: SparkSession,
 ) -> None:
-    """Whatever the object is called. With the names of two exchanged, their rows are under each other."""
+    """Whatever the name of the object. If two names are exchanged, the rows are exchanged, too."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.write(f"pipeline = Pipeline(source=source(format={format!r}, schema='n int'), table=delta({{table!r}}))\n")
     world.give("a", "b")
@@ -243,7 +243,7 @@ def test_without_a_transform_a_row_is_under_the_object_of_whose_name_it_has_the_
 def test_a_row_of_no_object_of_the_job_is_no_data_error(
     tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
 ) -> None:
-    """Java calls an object otherwise than this process thinks: nothing is committed, and no partition is parked."""
+    """Java has another name for an object than this process: nothing is committed, and no partition is parked."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.give("a")
     world.rows("a", "0", 3)
@@ -289,8 +289,8 @@ def test_a_row_stays_under_its_object_where_one_thread_reads_several(
     monkeypatch: pytest.MonkeyPatch,
     spark: SparkSession,
 ) -> None:
-    """Spark reports which object a thread has open, not which one a row is from: that is the same only row by row. It
-    reports nothing where a plan has two relations, although it drops one."""
+    """Spark reports which object a thread has open, not the object of a row: both are the same only row by row. Spark
+    reports nothing if a plan has two relations, even if it drops one."""
     real, names = writing.write, list[bool]()
     monkeypatch.setattr(writing, "write", lambda *a, **more: names.append(bool(more.get("named"))) or real(*a, **more))
     world, wanted = land_for(format, body, tmp_path, bucket, endpoint, spark)
@@ -302,7 +302,7 @@ def test_a_row_stays_under_its_object_where_one_thread_reads_several(
 def test_rows_of_an_udf_are_not_row_by_row(
     tmp_path: Path, bucket: str, endpoint: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
-    """Ablation: the thread reads ahead for Python, and rows are under objects that they are not from."""
+    """Ablation: the thread reads ahead for Python, and rows are under other objects than their own."""
     monkeypatch.setattr(plans, "goes_row_by_row", lambda _: True)
     world, wanted = land_for("parquet", f"df.coalesce(1).withColumn('more', {UDF})", tmp_path, bucket, endpoint, spark)
     assert {type(event) for event in world.run("a", "b")} == {CommittedBatch}
@@ -314,7 +314,7 @@ def test_rows_of_an_udf_are_not_row_by_row(
 def land_for(
     format: str, body: str, tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
 ) -> tuple[World, dict[tuple[str, int], Counter[int]]]:
-    """A world with ten objects and this transform, in which SIDE is a table of its own, and the numbers of each."""
+    """A world with ten objects and this transform, in which SIDE is another table; and the numbers of each object."""
     (tmp_path / "side.json").write_text('{"m": 1}\n')
     body = body.replace("SIDE", f"df.sparkSession.read.schema('m int').json({str(tmp_path / 'side.json')!r})")
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
@@ -339,7 +339,7 @@ pipeline = Pipeline(source=source, table=delta({{table!r}}), transform=transform
 def test_a_lookup_that_does_not_stand_on_its_reader_is_an_error(
     tmp_path: Path, bucket: str, endpoint: str, spark: SparkSession
 ) -> None:
-    """Behind a shuffle Spark no longer reports what was open."""
+    """After a shuffle Spark no longer reports which object was open."""
     world = World(tmp_path, endpoint, spark=spark, landing=f"{bucket}/land")
     world.give("a")
     world.rows("a", "0", 3)

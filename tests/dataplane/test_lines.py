@@ -15,7 +15,7 @@ from tests.dataplane.world import PLAIN, World
 
 
 def found(world: World, *text: str) -> list[str]:
-    """Which of these lines are found, as a file of them is read."""
+    """Return which of these lines are found when a file of them is read."""
     world.land("a", "0", text)
     assert world.spark
     frame = world.spark.read.text(str(world.folder / "land" / "a"))
@@ -28,7 +28,7 @@ def test_only_a_line_with_more_than_one_value_is_found(world: World) -> None:
 
 
 def test_what_is_not_found_is_one_record_or_in_quarantine(world: World) -> None:
-    """Spark's own verdict: nothing of these lines is lost."""
+    """According to Spark, nothing of these lines is lost."""
     world.write(PLAIN.replace("table=", "max_bad_ratio=1.0, table="))
     world.give("a")
     world.land("a", "0", (*SINGLE, *ASIDE))
@@ -43,7 +43,7 @@ def test_comments_are_not_values_where_the_reader_takes_them(world: World) -> No
 
 
 def test_a_line_with_more_than_one_value_is_set_aside_and_the_others_go_on(world: World) -> None:
-    """Files joined without a last newline: half of the records were in no table, without a word."""
+    """Files were joined without a newline between them: half of the records were in no table, without an error."""
     world.write(PLAIN.replace("table=", "max_bad_ratio=1.0, table="))
     world.give("a")
     world.land("a", "0", ['{"n": 20}', *JOINED, '[{"n": 21}, {"n": 22}]'])
@@ -58,7 +58,7 @@ def test_a_line_with_more_than_one_value_is_set_aside_and_the_others_go_on(world
 def test_lines_are_parsed_as_values_only_where_their_bytes_leave_it_in_doubt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's own reader takes two thirds of the time."""
+    """Spark's own reader needs two thirds of the time."""
     asked: list[object] = []
     real = text_lines.parse
     monkeypatch.setattr(text_lines, "parse", lambda frame, declared: (asked.append(frame), real(frame, declared))[1])
@@ -73,7 +73,7 @@ def test_lines_are_parsed_as_values_only_where_their_bytes_leave_it_in_doubt(
 
 
 def test_what_spark_finds_is_in_doubt_before(world: World) -> None:
-    """Of random text, by Spark's own parser."""
+    """For random text, compared with Spark's own parser."""
     draw, pieces = random.Random(9), (*JOINED, *SINGLE, *ASIDE, *"{}[],: '\"\\", "\t", "//", "\xe9")
     drawn = {"".join(draw.choices(pieces, k=draw.randint(1, 4))) for _ in range(400)}
     joined = found(world, *drawn)
@@ -98,7 +98,7 @@ def test_without_the_look_the_second_value_is_in_no_table(world: World, monkeypa
 
 
 def test_a_file_of_lines_that_is_read_as_one_value_is_reported(world: World) -> None:
-    """With `multiLine` Spark takes the first value of a file, and all other lines would vanish."""
+    """With `multiLine` Spark reads the first value of a file, and all other lines would be lost."""
     world.write(PLAIN.replace("source()", 'source(options={"multiLine": "true"})'))
     world.give("a", "b", "c")
     world.land("a", "0", ['{"n": 1}', '{"n": 2}'])

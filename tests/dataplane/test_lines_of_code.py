@@ -1,4 +1,4 @@
-"""An error of a transform names the file and the line of the user's code, wherever Spark notices it."""
+"""An error of a transform names the file and the line of the user's code, wherever Spark detects it."""
 
 import json
 import sys
@@ -93,7 +93,7 @@ NAMES = (
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A pipeline file with these transforms, and a module of the user's beside it."""
+    """Write a pipeline file with these transforms, and a module of the user beside it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "beside.py").write_text(BESIDE)
     (tmp_path / "faulty.py").write_text(FAULTY)
@@ -109,14 +109,14 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def find_marked(text: str, after: str) -> tuple[int, str]:
-    """The first marked line behind the line that begins so, and the text of its error."""
+    """Return the first marked line after the line that begins so, and the text of its error."""
     lines = text.splitlines()
     begin = next(number for number, line in enumerate(lines) if line.startswith(after))
     return next((n + 1, line.partition("# <- ")[2]) for n, line in enumerate(lines) if n > begin and "# <- " in line)
 
 
 def judge(spark: SparkSession, module: ModuleType, transform: Callable[[DataFrame], DataFrame]) -> str:
-    """The line of a run whose transform fails."""
+    """Return the error line of a run whose transform fails."""
     frame = spark.createDataFrame([("p:a", 0, 1)], "_partition string, _offset bigint, n int")
     try:
         transform(frame).collect()
@@ -143,7 +143,7 @@ def test_each_fault_names_its_line(spark: SparkSession, module: ModuleType) -> N
 def test_without_the_places_no_fault_names_a_line(
     spark: SparkSession, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ablation: Spark's own words name none of the user's lines."""
+    """Ablation: Spark's own message names no line of the user."""
     monkeypatch.setattr(failures, "find_place", lambda *_: "")
     found = [judge(spark, module, getattr(module, name)) for name in ("attribute", "column", "function", "python")]
     assert not any(", line " in one for one in found)
@@ -152,7 +152,7 @@ def test_without_the_places_no_fault_names_a_line(
 def test_without_the_folder_a_line_of_a_library_is_named(
     spark: SparkSession, module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ablation: if every file counts as the user's, the innermost frame is of json's decoder."""
+    """Ablation: if every file counts as the user's, the innermost frame is in the decoder of json."""
     monkeypatch.setattr(module, "__file__", "/faulty.py")
     assert "json/decoder.py, line" in judge(spark, module, module.library)
 

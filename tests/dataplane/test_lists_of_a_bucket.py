@@ -1,4 +1,4 @@
-"""One list of a bucket goes along many partitions: it finds what a list of each finds, and takes fewer requests."""
+"""One list of a bucket covers many partitions: it finds the same as a list of each, with fewer requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from rota.dataplane.files.bucket import PAGE, BucketLanding
 from rota.local.bucket import BucketServer
 from rota.stores import open_files
 
-# Neighbours of each other in the order of keys: what is before and behind a slash.
+# Neighbours in the order of keys: characters before and after a slash.
 FOLDERS = ("a", "a b", "a!", "a#1", "a%", "a-1", "a.", "a.b", "a0", "aa", "a~", "b", "b=1", "é", "ü b", "z")
 ABSENT = ("A", "a!!", "m", "zz")
 
 
 @pytest.fixture
 def landed(bucket: str) -> BucketLanding:
-    """Folders with none to eleven objects, hidden ones among them, beside what lies in no folder."""
+    """Folders with 0 to 11 objects, some hidden, and objects in no folder."""
     landing, draw = BucketLanding(f"{bucket}/land"), Random(1)
     for folder in FOLDERS:
         for number in range(draw.randrange(12)):
@@ -32,7 +32,7 @@ def landed(bucket: str) -> BucketLanding:
 
 
 def list_all(landing: BucketLanding) -> dict[str, list[str]]:
-    """The visible paths of each folder, by one list of the whole."""
+    """Return the visible paths of each folder, from one list of everything."""
     found: dict[str, list[str]] = {}
     for page in landing.store.list():
         for one in page:
@@ -43,13 +43,13 @@ def list_all(landing: BucketLanding) -> dict[str, list[str]]:
 
 
 def draw_known(there: Mapping[str, list[str]], draw: Random) -> dict[str, frozenset[str]]:
-    """Some of the folders, and of some that are not there; some of their paths are known."""
+    """Choose some folders, some of them missing; some of their paths are known."""
     asked = draw.sample(FOLDERS + ABSENT, draw.randrange(1, len(FOLDERS) + len(ABSENT)))
     return {f: frozenset(path for path in there.get(f, ()) if draw.random() < 0.6) for f in asked}
 
 
 def find_missing(landing: BucketLanding, seeds: range) -> list[str]:
-    """What is there, is not known, and was not found; and what was found and should not have been."""
+    """Return unknown paths that were not found, and paths that were found and should not have been."""
     there, wrong = list_all(landing), []
     for seed in seeds:
         known = draw_known(there, Random(seed))
@@ -66,7 +66,7 @@ def find_missing(landing: BucketLanding, seeds: range) -> list[str]:
 def test_a_list_along_the_folders_finds_what_a_list_of_each_finds(
     landed: BucketLanding, page: int, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it ends early, since it found much that is new."""
+    """Also if it ends early because it found many new objects."""
     monkeypatch.setattr(buckets, "PAGE", page)
     monkeypatch.setattr(buckets, "HELD", held)
     assert find_missing(landed, range(40)) == []
@@ -74,7 +74,7 @@ def test_a_list_along_the_folders_finds_what_a_list_of_each_finds(
 
 @dataclass(frozen=True)
 class Lying:
-    """A store whose lists begin behind the folder that they are asked for, or break without a prefix."""
+    """A store whose lists begin after the requested folder, or fail without a prefix."""
 
     store: ObjectStore
     breaks: str = ""
@@ -116,7 +116,7 @@ def test_many_folders_cost_as_many_lists_as_their_objects_have_pages(bucket: str
 
 
 def test_what_only_shows_a_folder_is_asked_for_once(bucket: str, bucket_server: BucketServer) -> None:
-    """A look at a folder with many of these, as consoles and Hadoop make them, took a request for each."""
+    """A poll of a folder with many of these, which consoles and Hadoop make, took one request for each."""
     landing = BucketLanding(f"{bucket}/land")
     landing.store.put("a/0", b"1")
     landing.store.put("a/empty", b"")
@@ -146,7 +146,7 @@ def test_what_was_archived_costs_no_look(bucket: str, bucket_server: BucketServe
 
 
 def test_a_folder_of_a_page_that_is_known_costs_one_list(bucket: str, bucket_server: BucketServer) -> None:
-    """A million objects lie in a thousand such folders."""
+    """A million objects are in a thousand such folders."""
     names, place = [f"{number:04}" for number in range(PAGE)], bucket_server.data / bucket.removeprefix("s3://")
     for folder in "abc":
         (place / folder).mkdir()

@@ -1,4 +1,4 @@
-"""What a bad record costs whose text is long, and what is said of one at a limit of Spark's parser."""
+"""The cost of a bad record with a long text, and its reason at a limit of Spark's parser."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.dataplane.conftest import log
 from tests.dataplane.world import PLAIN, World
 
 RECORDS = 40
-LONGER = 20_000_001  # characters; Spark takes one less, if it is not asked
+LONGER = 20_000_001  # characters; one more than Spark's default limit
 
 
 def measure(folder: Path) -> int:
@@ -24,7 +24,7 @@ def measure(folder: Path) -> int:
 def test_a_text_that_many_bad_records_share_is_stored_once(
     multiline: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One bad element makes all of a list bad. Each had the whole file as its text: n records held n files."""
+    """One bad element makes all records of a list bad. Each had the whole file as its text: n records stored n files."""
     raw: list[int] = []
     write = writing.write
 
@@ -55,7 +55,7 @@ def test_a_text_that_many_bad_records_share_is_stored_once(
 
 
 def test_what_is_longer_than_sparks_parser_takes(world: World) -> None:
-    """A text of JSON has any length: one of 25 MB was set aside, as of another type. Numbers have a limit."""
+    """A text of JSON may have any length: one of 25 MB was quarantined as if of another type. Numbers have a limit."""
     world.write(PLAIN.replace("table!r})", "table!r}), max_bad_ratio=1.0"))
     world.give("a")
     world.land("a", "0", [f'{{"n": 1, "word": "{"x" * LONGER}"}}', f'{{"n": 2, "word": {"9" * 1001}}}'])
@@ -67,7 +67,7 @@ def test_what_is_longer_than_sparks_parser_takes(world: World) -> None:
 
 
 def test_a_nul_behind_a_record_is_called_what_it_is(world: World) -> None:
-    """It was called a second value."""
+    """It was reported as a second value."""
     world.write(PLAIN.replace("source()", "source(options={'multiLine': 'true'})"))
     world.give("a")
     world.land("a", "0", ['{"n": 1}\0'])

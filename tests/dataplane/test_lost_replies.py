@@ -1,4 +1,4 @@
-"""A commit whose reply got lost is found in the log, and is written once."""
+"""A commit whose reply was lost is found in the log, and written once."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +15,12 @@ from tests.dataplane.delta_tables import batch, expect_rows, ledger, spark_schem
 
 
 class Retried(Exception):
-    """The answer to the first put was lost, and the second one found what the first had put."""
+    """The answer to the first put was lost, and the second put found the object of the first."""
 
 
 @pytest.fixture
 def interfere(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """The next writing of a batch: `before` it happens, or `after` it did, this is called and its error raised."""
+    """At the next write of a batch, call this `before` or `after` it, and raise its error."""
 
     def arm(before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None) -> None:
         real, armed = DeltaLog.put_commit, [True]
@@ -88,7 +88,7 @@ def test_without_looking_into_the_history_it_is_written_twice(
     claimed = table.claim({"p": 1}, {"p": 0})
     one = batch(table, claimed)
     interfere(after=fail(LOST[0]))
-    for error in ("timeout", "the commit is not in the log"):  # the run, and the one after it
+    for error in ("timeout", "the commit is not in the log"):  # the run, and the next run
         with pytest.raises(EnvironmentFailed, match=error):
             table.commit(claimed, one)
     assert damage(Path(table.location), expect_rows(p=2))["overlaps"] == 2

@@ -1,4 +1,4 @@
-"""Each operation of deltalake beside each of rota's on one table, in both orders.
+"""Each operation of deltalake together with each of rota on one table, in both orders.
 
 Law: the table is right, or one of the two is refused in one line, or rota reports what happened, and following the report
 makes the table right. Nothing is silent.
@@ -44,18 +44,18 @@ Rows = Counter[tuple[str, int]]
 
 
 def make_row(theirs: DeltaTable) -> pa.Table:
-    """A row at an offset that rota has written, too."""
+    """Append a row at an offset that rota has also written."""
     more = {"n": pa.nulls(1, pa.int32())} if "n" in [field.name for field in theirs.schema().fields] else {}
     return pa.table({**dict(zip(ROW.column_names, ROW.columns, strict=True)), **more})
 
 
 def list_files(theirs: DeltaTable) -> list[dict[str, Any]]:
-    """What the log states of each file, by offset."""
+    """Return the log's statement about each file, by offset."""
     return sorted(pa.table(theirs.get_add_actions(flatten=True)).to_pylist(), key=lambda one: one["min._offset"])
 
 
 def delete_in_place(theirs: DeltaTable) -> None:
-    """As Delta for Spark does: a deletion vector for the first row of a file; refused if the file is gone."""
+    """Delete the first row of a file by a deletion vector, as Delta for Spark does. Refused if the file is gone."""
     main, first = Path(theirs.table_uri.removeprefix("file://")), list_files(theirs)[0]
     if first["path"] not in [one["path"] for one in list_files(DeltaTable(main))]:
         raise CommitFailedError("a concurrent transaction deleted data")
@@ -86,7 +86,7 @@ THEIRS: dict[str, Callable[[DeltaTable], object]] = {
 
 @dataclass
 class Table:
-    """A table with some batches of rota, and what should be in it."""
+    """A table with some batches of rota, and its expected rows."""
 
     folder: Path
     partition: str = OLD
@@ -97,7 +97,7 @@ class Table:
         self.ours = ledger(self.folder, pipeline="p")
         for _ in range(BATCHES):
             self.commit()
-        for _ in range(2):  # packing leaves what is behind the older of two checkpoints
+        for _ in range(2):  # packing keeps the commits after the older of two checkpoints
             DeltaTable(self.main).create_checkpoint()
             self.commit()
 
@@ -110,7 +110,7 @@ class Table:
         return Counter((self.partition, offset) for offset in range(self.end))
 
     def count(self) -> Rows | None:
-        """The rows of the table; None: no reader can read it."""
+        """Return the rows of the table; None if no reader can read it."""
         try:
             rows = QueryBuilder().register("t", DeltaTable(self.main)).execute("select _partition, _offset from t")
             read = pa.table(rows.read_all())
@@ -142,21 +142,21 @@ class Table:
         self.ours, self.partition = renamed, NEW
 
     def report(self) -> str:
-        """What `rota status`, `rota check` and the next run say."""
+        """Return the reports of `rota status`, `rota check` and the next run."""
         said = self.ours.find_foreign_commits([self.partition]).get(self.partition, "") or self.ours.explain_harm()
         assert "\n" not in said
         return said
 
     def follow(self, again: Callable[[], object] | None) -> None:
-        """What an operator does after a report; `again`: rota's operation was refused, and is tried again."""
+        """Do what an operator does after a report. `again`: rota's operation was refused, and is repeated."""
         now = DeltaTable(self.main)
         now.repair()
         if "delta.constraints.c" in now.metadata().configuration:
             DeltaTable(self.main).alter.drop_constraint("c")
-        with suppress(ForeignTable):  # it is between two names: the rename is to be finished first
+        with suppress(ForeignTable):  # the rename is half done and must be finished first
             self.ours.adopt()
         if DeltaTable(self.main).deletion_vectors().read_all().num_rows:
-            DeltaTable(self.main).optimize.compact()  # the report of a replay or rename: let it write the file anew
+            DeltaTable(self.main).optimize.compact()  # the report of a replay or rename advises to rewrite the file
         if again:
             again()
         self.ours.adopt()
@@ -168,7 +168,7 @@ class Table:
 
 OURS: dict[
     str, tuple[Callable[[Table], object], tuple[object, str, bool]]
-] = {  # in the middle of which call theirs acts
+] = {  # the call in the middle of which deltalake acts
     "commit": (Table.commit, (DeltaVersion, "append", True)),
     "merge": (lambda one: merge(one.ours, A_NIGHT), (DeltaVersion, "append", True)),
     "replace": (lambda one: one.replay(1, 4), (DeltaVersion, "append", True)),
@@ -188,7 +188,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def play(folder: Path, theirs: str, ours: str, *, inside: bool) -> str:
-    """`inside`: theirs begins and ends within ours; else ours within theirs. What came of it."""
+    """Return the result. `inside`: deltalake's operation begins and ends within rota's; else rota's within deltalake's."""
     one, errors = Table(folder), dict[str, Exception]()
     act, (place, name, before) = OURS[ours]
 
@@ -226,7 +226,7 @@ def play(folder: Path, theirs: str, ours: str, *, inside: bool) -> str:
     return THEIRS_REFUSED if "theirs" in errors else RIGHT
 
 
-# What came of rota's commit, merge, replace, pack, adopt and rename: theirs inside ours, and ours inside theirs.
+# Results of rota's commit, merge, replace, pack, adopt and rename: theirs inside ours, and ours inside theirs.
 MATRIX: dict[str, tuple[str, str]] = {
     "OPTIMIZE": ("......", ".tt..t"),
     "ZORDER": ("......", ".tt..t"),
@@ -266,7 +266,7 @@ def test_the_matrix_is_counted() -> None:
 def test_without_its_metadata_a_merge_is_doubled_and_without_the_count_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: str, counted: bool
 ) -> None:
-    """Prevention and detection, each taken away."""
+    """Ablations of the prevention and of the detection."""
     real = delta_log.write_commit
 
     def plain(draft: Any, metadata: Any) -> bytes:
@@ -280,7 +280,7 @@ def test_without_its_metadata_a_merge_is_doubled_and_without_the_count_silently(
 
 
 def count_numbers(one: Trickle) -> Counter[tuple[str, int]] | None:
-    """Key and number of each row; None: no reader can read the table."""
+    """Return key and number of each row; None if no reader can read the table."""
     try:
         asked = "select _partition, n from t"
         rows = QueryBuilder().register("t", DeltaTable(one.world.table / "main")).execute(asked)
@@ -292,7 +292,7 @@ def count_numbers(one: Trickle) -> Counter[tuple[str, int]] | None:
 
 
 def play_archive(folder: Path, theirs: str, *, inside: bool) -> str:
-    """The same beside a run that moves what it consumed into the archive: a replay reads it there."""
+    """The same during a run that archives the files that it consumed: a replay reads them in the archive."""
     one, errors = Trickle(folder, 'after="archive:_done"'), list[Exception]()
     for _ in range(BATCHES):
         one.land("a")
@@ -330,7 +330,7 @@ def play_archive(folder: Path, theirs: str, *, inside: bool) -> str:
     return REPORTED if said else THEIRS_REFUSED if errors else RIGHT
 
 
-ARCHIVE = {  # theirs inside the archiving, and the run inside theirs
+ARCHIVE = {  # deltalake's operation inside the archiving, and the run inside deltalake's
     "OPTIMIZE": "..", "ZORDER": "..", "DELETE": "!!", "DELETE in place": "!!", "UPDATE": "!!", "MERGE": "!t",
     "RESTORE": "!t", "VACUUM": ".!", "append": "!!", "overwrite": "!!", "ADD COLUMNS": "..", "SET TBLPROPERTIES": "..",
     "ADD CONSTRAINT": "!!", "ADD FEATURE": "..",

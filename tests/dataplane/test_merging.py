@@ -1,4 +1,4 @@
-"""Small files are put together, so much at a time, and nothing else changes: no row, no offset, no run that waits for it."""
+"""Small files are merged in bounded steps, and nothing else changes: no row and no offset, and no run waits for it."""
 
 import datetime
 import shutil
@@ -56,7 +56,7 @@ def as_files(sizes: list[int]) -> pa.Table:
 
 
 def test_many_small_batches_leave_few_files(tmp_path: Path) -> None:
-    """As runs do. Two hundred and fifty left 238 files."""
+    """As runs write them. 250 batches left 238 files."""
     table, most = ledger(tmp_path), 0
     for _ in range(40):
         claimed = table.claim({"p": 5}, {"p": 0})
@@ -116,7 +116,7 @@ def test_it_comes_to_rest_with_few_small_files(sizes: list[int]) -> None:
 
 
 def test_a_consumer_beside_it_goes_through_and_a_zombie_is_fenced(tmp_path: Path) -> None:
-    """Each commit in the middle of the other."""
+    """Each commit happens in the middle of the other."""
     table = fill(tmp_path, 10, "p", "q", token=5)
     zombie, live = table.claim({"p": 5}, {"p": 0}), table.claim({"q": 5}, {"q": 0})
     late, made = batch(table, zombie), batch(table, live)
@@ -143,7 +143,7 @@ def test_a_consumer_beside_it_goes_through_and_a_zombie_is_fenced(tmp_path: Path
 def test_what_a_replay_replaced_meanwhile_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Without its compare a row that was replaced is there again."""
+    """Without the comparison a replaced row is in the table again."""
     table = fill(tmp_path, 10, token=5)
     if not guarded:
         newest: Any = type(table.open())
@@ -180,7 +180,7 @@ OPTIMIZE: dict[str, Callable[[DeltaTable], object]] = {
 
 
 def without_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits that move rows do not repeat what the table is, as before this guard."""
+    """Ablation: commits that move rows do not repeat the table's metadata."""
     real = delta_log.write_commit
 
     def plain(draft: Any, metadata: Any) -> bytes:
@@ -248,7 +248,7 @@ def test_all_are_put_together_where_every_file_is_small() -> None:
 
 
 def test_rows_of_any_partition_are_found_again_by_a_replay(tmp_path: Path) -> None:
-    """By the bounds in the log, which writers shorten where ids are long."""
+    """By the bounds in the log, which writers shorten if ids are long."""
     table = fill(tmp_path, 10, "p", LONG, token=5)
     assert merge(table, A_RUN).before == 20
     for partition in ("p", LONG):
@@ -299,7 +299,7 @@ def test_times_that_a_new_file_would_change_stay_as_they_are(
     table.create_write_transaction(added, "append", table.schema(), partition_by=[])
 
     def said() -> list[object]:
-        """What a reader of Spark's takes it for: the time, and by which calendar."""
+        """Return what Spark reads: the time, and by which calendar."""
         found = []
         for uri in DeltaTable(tmp_path).file_uris():
             file = pq.ParquetFile(uri, coerce_int96_timestamp_unit="us")

@@ -1,4 +1,4 @@
-"""Messages of a queue as records, without a broker: the same as lines of a landed file."""
+"""Messages of a queue as records, without a broker: they are read like lines of a landed file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_nul_of_a_message_is_read(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Spark's parser dropped it where the quote is its own escape, or empty."""
+    """Spark's parser dropped it if the quote is its own escape, or empty."""
     if not guarded:
         monkeypatch.setattr(declared_options, "keep_nuls", dict)
     found = parse(spark, tmp_path, [b'"a\0b"', b'"\0""x"'], "csv", "word string", options)
@@ -44,7 +44,7 @@ def test_a_nul_of_a_message_is_read(
 
 
 def test_deep_values_are_judged_as_in_a_file_and_stop_no_partition(world: World, spark: SparkSession) -> None:
-    """Spark reads a thousand levels; where Python raised at as many, the partition of a bad one was parked."""
+    """Spark reads a thousand levels. Python raised at that depth, and the partition of a bad record was parked."""
     lines = [f'{{"n": {d}, "word": {"[" * d}[1],[2]{"]" * d}}}' for d in (100, 950, 1500, 20_000)] + ["[" * 1500]
     world.write("pipeline = Pipeline(source=source(), table=delta({table!r}), max_bad_ratio=1)")
     world.land("a", "f", lines)
@@ -101,6 +101,6 @@ def test_bytes_are_the_one_column_as_they_are(tmp_path: Path, spark: SparkSessio
 
 
 def test_a_column_of_a_message_is_not_called_like_one_of_ours() -> None:
-    """Of files it was refused; of queues it took the place of ours."""
+    """For files it was refused; for queues it replaced ours."""
     with pytest.raises(ConfigError, match="Column _offset of queues"):
         queues("amqp://h", prefix="q", count=1, schema="n int, _offset long")

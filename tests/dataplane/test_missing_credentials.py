@@ -1,4 +1,4 @@
-"""A process without keys of a bucket reports that, and not the address at which it asked the machine for a role."""
+"""A process without keys of a bucket reports that, and not the address of the machine's role service."""
 
 import os
 import threading
@@ -12,7 +12,7 @@ from rota.stores import list_after
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """What a machine without a role answers."""
+    """Answers like a machine without a role."""
 
     def do_PUT(self) -> None:
         self.send_response(403)

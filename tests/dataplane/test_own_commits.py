@@ -1,4 +1,4 @@
-"""What rota puts into a Delta log by itself is what delta-rs reads and lets be; what must not go in does not."""
+"""delta-rs reads and keeps what rota writes into a Delta log; rota refuses what must not be written."""
 
 import json
 import multiprocessing
@@ -57,7 +57,7 @@ def log(table: Path) -> DeltaLog:
 
 
 def write_protocol(table: Path, version: int, *features: str, writer: int = 7) -> None:
-    """As another program raises the table's protocol."""
+    """Raise the table's protocol as another program does."""
     said = {"minReaderVersion": 1, "minWriterVersion": writer}
     if features:
         readers = sorted(OF_READERS.intersection(features))
@@ -66,7 +66,7 @@ def write_protocol(table: Path, version: int, *features: str, writer: int = 7) -
 
 
 def is_refused(by: type[Exception], log: DeltaLog, table: Path) -> bool:
-    """Whether it lets no writer add a file: rota, or delta-rs."""
+    """Return whether rota, or delta-rs, refuses to add a file."""
     try:
         if by is EnvironmentFailed:
             append(log, adds=(make_file("p", 0, 1),))
@@ -98,7 +98,7 @@ PLAIN = {"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": 
 
 
 def add_field(kind: Any = "long", *, nullable: bool = True, **metadata: Any) -> Callable[[dict[str, Any]], object]:
-    """Another program gives the table the column `c`."""
+    """Add the column `c` as another program does."""
 
     def change(said: dict[str, Any]) -> None:
         schema = json.loads(said["schemaString"])
@@ -150,7 +150,7 @@ ALLOWED: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 def change_metadata(table: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """As another program does it."""
+    """Set it as another program does."""
     version = DeltaTable(table).version()
     lines = (line for name in sorted((table / "_delta_log").glob("*.json")) for line in name.read_text().splitlines())
     said = [json.loads(line)["metaData"] for line in lines if line.startswith('{"metaData"')][-1]
@@ -219,7 +219,7 @@ def test_a_file_of_any_name_is_added_and_removed(log: DeltaLog, table: Path) -> 
 def test_a_run_that_paused_until_its_version_was_packed_writes_nothing(
     log: DeltaLog, table: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """The next number is free then. A commit there is one that no reader sees."""
+    """Then the next number is free, but no reader would see a commit there."""
     monkeypatch.setattr(packs, "PACKED", 2)
     if not guarded:
         monkeypatch.setattr(delta_log.DeltaVersion, "list_later", lambda _: {})
@@ -239,7 +239,7 @@ def test_a_run_that_paused_until_its_version_was_packed_writes_nothing(
 def test_a_hole_in_the_log_is_not_filled(
     log: DeltaLog, table: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A commit of another was lost by the disk, and a later one not. What went into its place would be under the later."""
+    """The disk lost a commit of another writer, but not a later one. A commit in the gap would be before the later one."""
     if not guarded:
         monkeypatch.setattr(DeltaLog, "has_hole", lambda *_: False)
     old = append(log, sets={"a": 1})
@@ -257,8 +257,8 @@ def test_a_hole_in_the_log_is_not_filled(
 def test_a_writer_that_finds_its_own_commit_has_written_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """The answer to a put was lost, and the store's client put it again. A writer that did not know it deleted the file of
-    rows that the log names."""
+    """The answer to a put was lost, and the store's client repeated the put. The writer then deleted the file of rows
+    although the log names it."""
     table = fill(tmp_path, FEW + 2)
     put, read = DeltaLog.put_commit, DeltaLog.read_commit
     monkeypatch.setattr(DeltaLog, "put_commit", lambda *given: put(*given) and None)
@@ -316,7 +316,7 @@ def count_by_delta_rs(location: str) -> None:
 
 
 def test_processes_of_rota_and_of_delta_rs_count_together(log: DeltaLog, table: Path) -> None:
-    """On a disk, all at once: each commit goes in once, and none is refused for another reason than that it lost."""
+    """On a disk, all at once: each commit is made once, and a commit is refused only because another came first."""
     kinds = [count_by_rota] * 3 + [count_by_delta_rs] * 2
     processes = [multiprocessing.get_context("spawn").Process(target=one, args=(str(table),)) for one in kinds]
     for one in processes:

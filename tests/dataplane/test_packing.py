@@ -1,4 +1,4 @@
-"""Old commits are packed: no word and no transaction is lost. `histories` packs at random, and ends in the middle."""
+"""Old commits are packed: no byte and no transaction is lost. `histories` packs at random, and is killed in between."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_what_is_young_or_needed_or_not_known_stays(history: History) -> None:
 
 
 def test_delta_alone_reads_each_version_of_the_last_day_also_if_a_checkpoint_is_missing(history: History) -> None:
-    """A run ended before it wrote the checkpoint after the last old commit: two versions could not be read."""
+    """A run was killed before it wrote the checkpoint after the last old commit: two versions were unreadable."""
     commit(history, range(1, 10), 1, 6, 9)
     make_old(history, range(4))
     assert packing.pack(history.held, time.time() - 60) == 0

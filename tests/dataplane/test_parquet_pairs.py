@@ -1,4 +1,4 @@
-"""Every pair of a type in a Parquet file and a declared type: what is not refused, Spark reads with equal values."""
+"""Every pair of a type in a Parquet file and a declared type: Spark reads each accepted pair with equal values."""
 
 import re
 import tempfile
@@ -32,7 +32,7 @@ SAID = re.compile(r"(?:^has |, )(\w+)(?:\.\w+)* as ")
 
 
 def nest(shape: str, declared: str) -> Any:
-    """A declared type within a shape, as Spark's JSON has it."""
+    """Return a declared type within a shape, as Spark's JSON."""
     match shape:
         case "struct":
             return {"type": "struct", "fields": [{"name": "x", "type": declared}]}
@@ -44,7 +44,7 @@ def nest(shape: str, declared: str) -> Any:
 
 
 def spell(shape: str, declared: str) -> str:
-    """The same in DDL."""
+    """Return the same as DDL."""
     kind = DDL.get(declared, declared)
     return {"flat": kind, "struct": f"struct<x: {kind}>", "array": f"array<{kind}>", "map": f"map<{kind}, {kind}>"}[
         shape
@@ -53,7 +53,7 @@ def spell(shape: str, declared: str) -> str:
 
 @cache
 def list_accepted() -> tuple[tuple[str, str, str], ...]:
-    """Shape, kind and declared type of what is not refused."""
+    """Return shape, kind and declared type of the accepted pairs."""
     return tuple(find_accepted())
 
 
@@ -79,7 +79,7 @@ def test_what_is_not_refused_is_read_with_equal_values(
         (shape, kind, declared)
         for shape, kind, declared in list_accepted()
         if not (by_dictionary and kind == "boolean")  # Parquet has no dictionary for these
-        and not (vectorized == "false" and kind == "UUID")  # Spark's slower reader refuses it aloud
+        and not (vectorized == "false" and kind == "UUID")  # Spark's slower reader refuses it with an error
     ]
     pairs = {f"c{n}": one for n, one in enumerate(accepted)}
     file = tmp_path / "all.parquet"

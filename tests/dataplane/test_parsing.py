@@ -1,4 +1,4 @@
-"""One parse decides: every declared column of a record parses, or it is set aside, whatever the transform uses."""
+"""One parse decides: a record is good if every declared column parses, whatever the transform uses; else it is bad."""
 
 import json
 from collections import Counter
@@ -72,7 +72,7 @@ def aside(world: World) -> list[tuple[str, str]]:
 
 
 def consumed(world: World, key: str) -> tuple[int, int]:
-    """Rows and bad records of the only batch."""
+    """Return rows and bad records of the only batch."""
     (event,) = world.run(key)
     assert isinstance(event, CommittedBatch), event
     return event.rows, event.bad_rows
@@ -94,7 +94,7 @@ def test_a_bad_amount_is_set_aside(world: World) -> None:
 
 @pytest.mark.parametrize(("format", "name"), [*(("json", t) for t in TRANSFORMS), *(("csv", t) for t in OF_CSV)])
 def test_a_wrong_value_in_any_column_whatever_the_transform_uses(world: World, format: str, name: str) -> None:
-    """A record for each column between good ones, in two partitions, all in one job."""
+    """A bad record for each column among good ones, in two partitions, all in one job."""
     transform, text = TRANSFORMS[name], of_json if format == "json" else of_csv
     schema = SCHEMA if format == "json" else SCHEMA.partition(", tags")[0]
     world.write(pipeline(format, schema, transform))
@@ -117,7 +117,7 @@ def test_a_wrong_value_in_any_column_whatever_the_transform_uses(world: World, f
 
 
 def test_what_makes_the_parser_see_it_all_is_the_count(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A count of one column alone, as it was: Spark prunes unused columns, and the record is in no table."""
+    """Ablation: a count of one column. Spark prunes unused columns, and the record is in no table."""
     monkeypatch.setattr(parsing, "mark_whole", lambda frame: frame[frame.columns[0]])
     world.write(pipeline("json", "id long, name string, amount int", "df.select('_partition', '_offset', 'id')"))
     world.give("a")
@@ -126,7 +126,7 @@ def test_what_makes_the_parser_see_it_all_is_the_count(world: World, monkeypatch
 
 
 def test_the_plain_job_reads_its_records_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No second pass where nothing is bad: one would cost as much as the first."""
+    """Without bad records there is no second pass, which would take as long as the first."""
     monkeypatch.setattr(quarantine, "set_aside", None)
     world.write(pipeline("json", SCHEMA, TRANSFORMS["in Python"]))
     world.give("a")
@@ -160,7 +160,7 @@ VALUES: dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]] = {  # go
 
 @pytest.mark.parametrize("format", ["json", "csv"])
 def test_what_parses(world: World, format: str) -> None:
-    """The table in `parsing`, as Spark has it: a partition a type, all in one job."""
+    """The table in the docstring of `parsing`, checked with Spark: one partition per type, all in one job."""
     kinds = [kind for f, kind in VALUES if f == format]
     world.write(pipeline(format, ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds)), None))
     keys = [str(i) for i in range(len(kinds))]
@@ -212,16 +212,16 @@ def test_text_that_is_no_utf8_is_set_aside(world: World) -> None:
 # --- counted, not believed ------------------------------------------------------------------------------------------
 
 HIDDEN = ["guarded", "without the guard"]
-UNCOUNTED = {"lineSep": "\n"}  # under which only Spark counts lines
+UNCOUNTED = {"lineSep": "\n"}  # with this option only Spark counts lines
 
 
 def hidden(real: Callable[..., Any]) -> Callable[..., Any]:
-    """What Spark's tasks say of their files, without one of these."""
+    """Return the reports of Spark's tasks about their files, without one of them."""
     return lambda *args, **more: real(*args, **more)[1:]
 
 
 def unequal(one: int, other: int, what: str, than: str) -> None:
-    """Counts that are believed."""
+    """Ablation: counts are not compared."""
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_hidden_file_of_the_bad_records_is_noticed(
 
 @pytest.mark.parametrize("guarded", [True, False], ids=HIDDEN)
 def test_a_count_that_lies_is_noticed(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """Spark finds a bad record, and the count of them does not come through. Nothing else counted the lines."""
+    """Spark finds a bad record, but reports no bad one. Nothing else counted the lines."""
     world.write(pipeline("json", "n int", None, options=UNCOUNTED))
     world.give("a")
     world.land("a", "0", ['{"n": 1}', '{"n": "x"}'])
@@ -305,7 +305,7 @@ def test_a_count_that_is_lost_is_taken_again(world: World, monkeypatch: pytest.M
 
 
 def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Spark that leaves out a part of a file, by whatever setting."""
+    """A Spark that skips a part of a file, because of any setting."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -328,7 +328,7 @@ def test_records_of_parquet_are_those_of_its_footers(world: World, monkeypatch: 
 
 @pytest.mark.parametrize("transform", [None, "df.where('n is not null')"])
 def test_a_column_of_parquet_may_be_called_as_the_text_of_a_bad_record(world: World, transform: str | None) -> None:
-    """It was taken for one: the rows in which it was not null were in no table."""
+    """The column was taken for it: rows in which it was not null were in no table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -346,7 +346,7 @@ NULS = ('"a\0b"', '"\0"', '"a\0"', '"\0""x"', '"""\0"', '"a""\0""b"', "a\0b")
 
 @pytest.mark.parametrize("multiline", ["false", "true"])
 def test_a_nul_in_quotes_is_read_whatever_escapes_the_quote(world: World, multiline: str) -> None:
-    """Spark's parser dropped it where the quote is its own escape, as most that write CSV have it."""
+    """Spark's parser dropped it if the quote is its own escape, which most writers of CSV use."""
     keys = {"doubled": {"Escape": '"'}, "other": {"escape": "'", "quote": "'"}, "plain": {}}
     for key, options in keys.items():
         options = {**options, "multiLine": multiline}

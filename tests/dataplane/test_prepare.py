@@ -1,5 +1,5 @@
-"""What `rota prepare` cannot do is one line; tests/conformance/test_agent_spark.py sees its archive used, and
-test_disturbed_spark a damaged one left aside."""
+"""`rota prepare` reports a failure in one line. tests/conformance/test_agent_spark.py tests that its archive is used,
+test_disturbed_spark that a damaged archive is ignored."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whether a server answers: what the kernel accepts in the name of a stopped process is no answer."""
+"""Whether a server answers: a connection that the kernel accepts for a stopped process is no answer."""
 
 import socket
 import threading
@@ -15,13 +15,13 @@ SETTINGS = b"\0\0\6\4\0\0\0\0\0" + b"\0\3\x7f\xff\xff\xff"
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
-    """The kernel accepts for it."""
+    """A listening socket: the kernel accepts its connections."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         yield one
 
 
 def explain_answer(listener: socket.socket, answer: bytes | None, parameters: str = "") -> tuple[str, bytes]:
-    """What is said of a server that answers this to the first connection, or nothing; and what it heard."""
+    """Probe a server that answers this to the first connection, or nothing. Return the reason and the bytes it received."""
     heard: list[bytes] = []
 
     def serve() -> None:

@@ -1,5 +1,5 @@
-"""Filters that Spark pushes down to Parquet: by the statistics of a file of another type than the declared one, and of long
-texts, which are cut in them, it leaves out no row that fits."""
+"""Filters that Spark pushes down to Parquet leave out no matching row, whether the file's type differs from the declared
+one or its statistics have truncated texts."""
 
 import math
 from decimal import Decimal
@@ -19,7 +19,7 @@ NAN = math.nan
 LONG = "a" * 70
 DAYS = (-719162, -1, 0, 20_000, 2932896)
 TIMES = (-62_135_596_800_000, -1, 0, 1_700_000_000_123, 253_402_300_799_999)  # ms
-WRITTEN: dict[str, pa.Array] = {  # one value or two a row group: each has statistics of its own
+WRITTEN: dict[str, pa.Array] = {  # one or two values per row group, each with its own statistics
     **{
         str(kind): pa.array((-100, -1, 0, 1, 100, 127), kind)
         for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())
@@ -54,7 +54,7 @@ TOGETHER = 60  # scans of a query
 
 
 def find_accepted(spark: SparkSession, folder: Path) -> list[tuple[str, str]]:
-    """What is written and what it is declared as, of what is not refused."""
+    """Return the accepted pairs of a written and a declared type."""
     found = []
     for declared in DECLARED:
         kind: Any = spark.createDataFrame([], f"c {declared}").schema.jsonValue()["fields"][0]["type"]
@@ -71,7 +71,7 @@ def as_integer(name: str) -> bool:
 
 
 def test_a_pushed_filter_leaves_out_no_row_that_fits(tmp_path: Path, endpoint: str) -> None:
-    """Each accepted pair, compared with each of its own values: what a filter keeps, and where the comparison is true."""
+    """Each accepted pair, for each of its values: a filter keeps the rows for which the comparison is true."""
     from pyspark.sql import functions as F  # noqa: N812
 
     spark = session.open_session(endpoint)
@@ -109,14 +109,14 @@ def test_a_pushed_filter_leaves_out_no_row_that_fits(tmp_path: Path, endpoint: s
 
 
 def spell_out(column: str, declared: str) -> Any:
-    """The values as texts that `spell` takes."""
+    """Return the values as texts for `spell`."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.hex(column) if declared in ("binary", "string") else F.col(column).cast("string")
 
 
 def spell(value: str, declared: str) -> str:
-    """The value as a literal that Spark folds."""
+    """Return the value as a literal that Spark folds."""
     if declared in ("binary", "string"):
         return f"CAST(unhex('{value}') AS {declared})"
     return f"CAST('{value}' AS {declared})"

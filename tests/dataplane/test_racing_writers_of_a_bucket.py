@@ -1,4 +1,4 @@
-"""Ten writers on one table in a bucket, by the shipped ledger: each commit is there once, whatever the store does."""
+"""Ten writers on one table in a bucket, by the shipped ledger: the log has each commit once, whatever the store does."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ PUT = re.compile(r" s3_PutObject \S*/_delta_log/(\d{20})\.json \S+ 200 ")  # one
 
 
 def count(race: Race, table: Path, server: BucketServer) -> dict[str, int]:
-    """By the server's log and the files of its disk. All 0: each commit is there once."""
+    """Count faults in the server's log and the files of its disk. All 0: the log has each commit once."""
     puts = Counter(PUT.findall(server.log.read_text()))
     there = {one.stem for one in (table / "_delta_log").glob("*.json")}
     assert len(puts) > COMMITS, "the server's log is read as it is written"
@@ -46,7 +46,7 @@ def place(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def lose_answers_of_commits() -> Callable[[str, str], str]:
-    """The first answer to a put of each version."""
+    """Return the first answer to a put of each version."""
     lost = set[str]()
 
     def choose(method: str, target: str) -> str:
@@ -78,7 +78,7 @@ def test_ten_writers_lose_and_double_nothing(place: Place, day: str) -> None:
 
 
 def test_on_a_store_that_overwrites_the_same_count_finds_the_damage(place: Place) -> None:
-    """It takes a put of what is there for one of what is not, as a store does that does not know `If-None-Match`."""
+    """It accepts a put of an existing object, like a store that does not support `If-None-Match`."""
 
     def forget(method: str, target: str) -> None:
         if method == "PUT" and target.endswith(".json"):
@@ -86,7 +86,7 @@ def test_on_a_store_that_overwrites_the_same_count_finds_the_damage(place: Place
 
     place.faulty.before = forget
     race = Race(place.url)
-    with suppress(Exception):  # a table whose log was overwritten is no table any more
+    with suppress(Exception):  # a table whose log was overwritten may be unreadable
         race.run()
     found = count(race, place.table, place.faulty.server)
     assert found["put twice"] > 0, found

@@ -1,4 +1,4 @@
-"""No value that breaks the readers of a column gets into a file, at whatever depth, from whatever source."""
+"""No file gets a value that makes its column unreadable, at any depth, from any source."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ ENDS = pa.array([0, 2], pa.int32())
 
 
 def nest(texts: pa.Array) -> Iterator[pa.Array]:
-    """The texts in each shape, and in shapes of shapes."""
+    """Return the texts in each shape, and in nested shapes."""
     numbers = pa.array([1, 2])
     shapes: list[Callable[[pa.Array], pa.Array]] = [
         lambda one: one,

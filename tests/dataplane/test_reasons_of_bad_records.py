@@ -13,7 +13,7 @@ WIDE = ", ".join(f"f{number} int" for number in range(40))
 
 
 def explain(world: World, schema: str, suffix: str, *lines: str, **options: str) -> list[Any]:
-    """The reason of each line, all of which are bad."""
+    """Return the reason of each line; all are bad."""
     form = f"format={suffix!r}, schema={schema!r}, options={options!r}"
     world.write(f"pipeline = Pipeline(source=source({form}), table=delta({{table!r}}), max_bad_ratio=1.0)\n")
     world.give("a")

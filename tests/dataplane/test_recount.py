@@ -1,6 +1,6 @@
-"""Parquet files of which Spark returns other rows than the footer states: the partition stops, and the line names the file.
+"""Parquet files of which Spark returns other rows than the footer states: the partition stops, and a reason names the file.
 
-Law: no run fails because of such a file, and the other partitions go on, also the good files before it.
+Law: no run fails because of such a file, and other partitions and the good files before it are consumed.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from tests.dataplane.parquet_bytes import Leaf, write
 from tests.dataplane.world import World
 
 ROWS = 5
-SIZE, DATA_PAGE, DICTIONARY_PAGE = 7, 9, 11  # fields of ColumnMetaData, by which Spark finds the middle of a row group
+SIZE, DATA_PAGE, DICTIONARY_PAGE = 7, 9, 11  # fields of ColumnMetaData; give Spark the middle of a row group
 LIES = {
     "large": {SIZE: 1 << 40},
     "negative": {SIZE: -1_000_000},

@@ -1,4 +1,4 @@
-"""A renamed pipeline on real Spark: the same rows, replays, bad records, and what lands next."""
+"""A renamed pipeline on real Spark: the same rows, replays, bad records, and the next files."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ pipeline = Pipeline(source=source(max_files=1), table=delta({table!r}), transfor
 
 
 def test_the_whole_line_goes_on_under_the_new_name(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
-    """Real batches of every type: the same rows after it, a replay of an old range, the bad record, what lands next."""
+    """Real batches of every type: after it the same rows, a replay of an old range, the bad record, and the next files."""
     world = World(tmp_path, endpoint, spark=spark, text=TYPES)
     world.rows("a", "0", 3)
     world.land("a", "1", ['{"n": 7, "word": "x"}', "bad"])

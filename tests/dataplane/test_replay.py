@@ -1,4 +1,4 @@
-"""A replay puts new rows in place of old ones and moves nothing else; and readers and vacuums of the tables besides."""
+"""A replay replaces old rows by new ones and changes nothing else; also readers and vacuums of the tables."""
 
 import os
 import time
@@ -48,7 +48,7 @@ def replay_ranges(world: World, ranges: dict[str, tuple[int, int]]) -> dict[str,
 
 
 def fill_two(folder: Path) -> Ledger:
-    """Offsets 0 to 5 of p and of q."""
+    """Commit offsets 0 to 5 of p and of q."""
     return fill(folder, 3, "p", "q", token=5)
 
 
@@ -74,7 +74,7 @@ def test_a_replay_beyond_the_offset_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gone", [True, False], ids=["gone", "empty"])
 def test_a_lost_data_file_is_replayed_after_it_was_taken_out_of_the_table(tmp_path: Path, gone: bool) -> None:
-    """The error has the step, and what was in it."""
+    """The error has the next step, and the file's offsets."""
     table = fill_two(tmp_path)
     lost = next(f for f in log(Path(table.location)).files if f.parent.name == names.split("p"))
     start = min(pq.ParquetFile(lost).read()["_offset"].to_pylist())
@@ -105,7 +105,7 @@ def live_batch(table: Ledger) -> None:
 
 @dataclass
 class Racing:
-    """A replay of [0, 3) of p; after each of its first plans another writer is faster."""
+    """Replay [0, 3) of p; after each of the first plans another writer commits first."""
 
     table: Ledger
     patch: pytest.MonkeyPatch
@@ -127,7 +127,7 @@ class Racing:
         replace_rows(self.table, again(self.table, 0, 3))
 
     def orphans(self) -> set[Path]:
-        """Files that the replay wrote for rows it had to keep, and that no version names."""
+        """Return the files that the replay wrote for rows to keep, and that no version names."""
         named = {Path(uri) for uri in DeltaTable(Path(self.table.location)).file_uris()}
         return set(Path(self.table.location).glob("data/*/kept/*")) - named
 
@@ -226,7 +226,7 @@ def test_a_source_without_the_whole_range_is_refused_before_anything_is_written(
 
 
 def test_a_file_that_was_corrected_in_place_is_read_as_it_is_now(world: World) -> None:
-    """Its rows take the place of the wrong ones, and the file counts as what was read: no second copy of it is landed."""
+    """Its rows replace the wrong ones, and the file counts as consumed: no second copy needs to land."""
     world.give("a")
     for name in "01":
         world.rows("a", name, 4)
@@ -347,7 +347,7 @@ def test_the_vacuum_takes_old_checkpoints_and_the_log_is_the_same_without_them(t
 
 
 def test_the_vacuum_leaves_the_checkpoints_of_a_shortened_log(tmp_path: Path) -> None:
-    """What they say is said nowhere else."""
+    """They have facts that nothing else has."""
     table = fill_two(tmp_path)
     folder = Path(table.location) / "_delta_log"
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""What a park advises works: a file that was repaired in place is read as it is now, and no run commits what it was."""
+"""The next step of a park works: a file that was repaired in place is read in its new state, never in its old one."""
 
 import os
 
@@ -14,7 +14,7 @@ from tests.dataplane.world import World
 
 
 def rewritten(world: World, key: str, name: str, count: int) -> None:
-    """Rows over a file that is there, at a time that differs."""
+    """Overwrite an existing file with these rows, at another modification time."""
     world.rows(key, name, count)
     path = world.folder / "land" / key / f"{name}.json"
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
@@ -41,7 +41,7 @@ def test_of_a_file_that_changed_before_it_was_read_the_advice_works_too(world: W
         world.rows("a", name, 2)
     world.run("a")
     rewritten(world, "a", "1", 3)
-    rewritten(world, "a", "0", 5)  # consumed: that is a replay's
+    rewritten(world, "a", "0", 5)  # consumed: only a replay reads it again
     (parked,) = world.run("a")
     assert isinstance(parked, ParkedPartition)
     assert (
@@ -77,8 +77,8 @@ def test_what_cannot_be_looked_at_is_left_to_the_run(world: World) -> None:
 def test_a_run_that_read_the_file_as_it_was_commits_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A run is between its look at the files and its commit while an operator repairs one and retries: the index would call
-    the old rows the new file's, and the new ones would be in no table."""
+    """A run has read the files and not committed yet while an operator repairs one and retries: then the index would give
+    the old rows to the new file, and the new rows would be in no table."""
     world.give("a", "b")
     world.rows("a", "0", 2)
     world.rows("b", "0", 2)

@@ -1,4 +1,4 @@
-"""A file that changed after it got its offset breaks its range only; a replay takes it as it is now."""
+"""A file that changed after it got its offset breaks its range only; a replay reads its new content."""
 
 import os
 from pathlib import Path
@@ -98,13 +98,13 @@ def test_what_is_kept_beside_other_writers_of_the_index_stays(
 
 
 def append_record(folder: Path, name: str) -> None:
-    """The writer comes back to a file that rested."""
+    """The writer appends to a file after a pause."""
     with (folder / "land" / name).open("a") as file:
         file.write('{"a": 2}\n')
 
 
 def test_a_file_written_in_two_parts_around_settle_is_stopped_or_reported(tmp_path: Path) -> None:
-    """Before it is read it parks its partition; after that a look finds it, and a replay takes all of it."""
+    """If it is not read yet, it parks its partition; otherwise a check finds it, and a replay reads all of it."""
     one = source(tmp_path)
     land(tmp_path, "x/1.json", "y/1.json", "z/1.json")
     one.observe(("p:x", "p:y", "p:z"), ASSIGN)
@@ -145,7 +145,7 @@ def test_only_what_was_consumed_counts_as_rewritten_and_the_newest_alone_is_look
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_took_the_place_of_a_consumed_file_is_not_read_again(tmp_path: Path, kind: str) -> None:
-    """A replay takes a file as it is now: it followed a link out of the landing folder, and waited for a pipe for ever."""
+    """A replay reads the present file: it followed a link out of the landing folder, and waited for a pipe for ever."""
     one = source(tmp_path)
     land(tmp_path, "x/0.json")
     one.observe(("p:x",), ASSIGN)

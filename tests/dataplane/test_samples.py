@@ -1,4 +1,4 @@
-"""Rows of a table that a person is shown: bounded, in any folder, and never an error."""
+"""Sample rows of a table for a person: bounded, in any folder, and never an error."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tests.dataplane.delta_tables import batch, ledger
 
 
 def commit(folder: Path, partition: str, ends: int = 2) -> int:
-    """A commit of rows with a column `n`; its version."""
+    """Commit rows with a column `n`. Return the version."""
     table = ledger(folder)
     claim = table.claim({partition: 1}, {partition: 0})
     return table.commit(claim, batch(table, claim, ends={partition: ends}, n="integer")).version

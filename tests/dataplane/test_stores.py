@@ -1,4 +1,4 @@
-"""Both ways of opening a location see the same, on a disk and in a bucket; the tests' server lets one writer win."""
+"""Both ways of opening a location read the same, on a disk and in a bucket; in the tests' server one writer wins."""
 
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def test_requests_are_counted(bucket: str, bucket_server: BucketServer) -> None:
 def test_a_client_is_another_one_where_the_environment_names_another_store(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two servers with buckets of one name, each with an object and a table of its own."""
+    """Two servers with equally named buckets, each with its own object and table."""
     location = f"{bucket}/t"
     see = {
         "objects": lambda: bytes(stores.open_objects(location).get("x").bytes()),

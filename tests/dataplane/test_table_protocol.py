@@ -44,4 +44,4 @@ def test_the_transactions() -> None:
         "rota/renamed/<old>/to/<new>",
         "rota/renamed",
         "rota/<partition>/index",
-    ]  # test_fenced_table and test_landing look at what is written
+    ]  # test_fenced_table and test_landing check the values

@@ -28,7 +28,7 @@ from tests.faulty_bucket import choose_at_random, serve_faults
 ROWS = 50
 BATCH, FIRST_OF_A_RUN, WITH_CHECKPOINT = 40, 150, 150  # requests of a batch of one partition
 PARTITIONS = 20
-LOOK = {"check": 10, "backlog": 2, "membership": 1}  # requests of a look while nothing lands, however many partitions
+LOOK = {"check": 10, "backlog": 2, "membership": 1}  # requests of a poll while nothing lands, for any partitions
 AN_HOUR = 3_600  # and of an hour of them
 
 
@@ -84,7 +84,7 @@ def test_a_replay_reads_again_and_a_maintenance_changes_no_row(one: World, bucke
 
 
 def leave_orphan(world: World, server: BucketServer) -> Path:
-    """What an attempt wrote that died eight days ago."""
+    """Write the files of an attempt that died eight days ago."""
     table = server.data / world.pipeline.table.path.removeprefix("s3://") / "main"
     orphan = table / "data" / "run-died" / "703A61" / "f.parquet"
     url = f"{world.pipeline.table.path}/main"
@@ -98,7 +98,7 @@ def leave_orphan(world: World, server: BucketServer) -> Path:
 def test_a_batch_costs_as_many_requests_whatever_is_in_the_table(
     one: World, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that has begun, the first batch of a run, and the batch whose commit makes a checkpoint."""
+    """The counts are for a later batch of a run, its first batch, and the batch whose commit makes a checkpoint."""
     monkeypatch.setattr(delta_log, "OFTEN", 10)
     one.give("a")
     ports = one.ports
@@ -174,7 +174,7 @@ def test_a_bucket_that_goes_away_before_the_commit_parks_no_partition_and_nothin
 def test_on_a_bad_day_of_the_store_each_record_goes_in_once_and_no_partition_is_parked(
     one: World, bucket_server: BucketServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Answers that are refused, slow, late or lost: to rota, to Spark as it reads and to its tasks as they write."""
+    """Answers are refused, slow, late or lost: for rota, for Spark's reads and for the writes of its tasks."""
     one.give("a")
     failed: list[str] = []
     with serve_faults(bucket_server) as faulty:

@@ -1,5 +1,5 @@
-"""A table in a container of Azure keeps what every table promises, tried on Azurite: the suites of logs and tables, races,
-odd names, a pipeline by real Spark, and no word of a credential."""
+"""A table in a container of Azure has the laws of every table, tested on Azurite: the suites of logs and tables, races,
+odd names, a pipeline on real Spark, and no output of a credential."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -37,14 +37,14 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 
 @pytest.fixture
 def container(azurite: Azurite, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The URL of a new container, which the environment of the test speaks to."""
+    """The URL of a new container, which the environment of the test names."""
     for name, value in azurite.environ.items():
         monkeypatch.setenv(name, value)
     return azurite.make_container()
 
 
 def copy(location: str, folder: Path) -> Path:
-    """What is in the container, on a disk."""
+    """Copy the container to a disk."""
     for path in list_objects(stores.open_objects(location)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(stores.read(location, path))
@@ -52,7 +52,7 @@ def copy(location: str, folder: Path) -> Path:
 
 
 class AzureBench(DeltaBench):
-    """A table in a container; its rows are read from a copy."""
+    """A table in a container. Its rows are read from a copy."""
 
     def rows(self) -> list[tuple[str, int]]:
         copy(self.location, self.path)
@@ -143,7 +143,7 @@ def test_a_key_that_is_wrong_is_said_in_one_line_without_it(container: str, monk
 def test_a_task_without_a_key_fails_by_its_environment_and_not_by_its_data(
     container: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arrow finds no credential, and raises an error that is none of the system's: no partition is parked for it."""
+    """Arrow finds no credential, and its error is not an OSError: still no partition is parked."""
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")
     opened = partial(stores.open_executors_files, stores.describe_to_executors(container))
     place = container.partition("://")[2]

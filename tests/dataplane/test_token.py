@@ -1,6 +1,6 @@
-"""A Spark Connect server runs code as its user: a client needs its token, and nothing but its user's file has that.
+"""A Spark Connect server runs code as its user: a client needs its token, which only a file of the user has.
 
-That a worker's server refuses a stranger is seen in tests/conformance/test_agent_spark.py.
+tests/conformance/test_agent_spark.py tests that a worker's server refuses other clients.
 """
 
 import os
@@ -18,7 +18,7 @@ from rota.errors import ConfigError, EnvironmentFailed, RotaError
 
 @pytest.fixture(autouse=True)
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No token in the environment, and a folder for temporary files that is this test's own."""
+    """The environment has no token, and the test has its own folder for temporary files."""
     monkeypatch.setattr(token.tempfile, "gettempdir", lambda: str(tmp_path))
     for name in (token.NAME, f"{token.NAME}_FILE", token.SPARKS_OWN):
         monkeypatch.delenv(name, raising=False)
@@ -49,7 +49,7 @@ def test_a_random_token_is_found_by_the_runs_of_this_user_and_goes_with_its_serv
     "endpoint", ["sc://evil:4711", "sc://192.0.2.1:4711", "sc://127.0.0.1.evil:4711", "sc://127.0.0.1"]
 )
 def test_a_token_of_this_machine_goes_nowhere_else(endpoint: str) -> None:
-    """A record in ZooKeeper names the endpoint: it leads to no other file, and no file's content elsewhere."""
+    """A record in ZooKeeper names the endpoint: it makes no run read another file, or send a file elsewhere."""
     made = token.of_server("127.0.0.1", 4711)
     assert made not in token.add_token(endpoint)
 
@@ -126,7 +126,7 @@ def test_a_worker_takes_no_secret_as_an_argument(words: list[str], line: str) ->
 
 
 def test_what_its_absence_does(endpoint: str) -> None:
-    """The ablation: a server as Spark starts it by itself runs whatever a stranger of this machine sends."""
+    """Ablation: without a token Spark's server runs code of any user of this machine."""
     stranger = SparkSession.builder.remote(endpoint).create()
     try:
         (row,) = stranger.sql("select reflect('java.lang.System', 'getProperty', 'user.name')").collect()

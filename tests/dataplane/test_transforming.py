@@ -1,4 +1,4 @@
-"""What `rota check` finds of a schema and a transform on a frame without rows, and that a run agrees with it."""
+"""`rota check` tries schema and transform on a frame without rows; a run refuses the same."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.dataplane.world import World
 
 TRANSFORM = "def transform(df):\n    return {}  # <-\n\n"
 END = "pipeline = Pipeline(source=source(), table=delta({table!r}), transform=transform)\n"
-# The transform -> what its refusal holds; empty if it is taken. `LINE` is the line of the transform in p.py.
+# Transform -> text in its refusal; empty if it is accepted. `LINE` is the line of the transform in p.py.
 TRANSFORMS = {
     "df": "",
     "df.where('n >= 0').withColumn('n', df.n + 1)": "",

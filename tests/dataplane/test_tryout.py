@@ -1,4 +1,4 @@
-"""`rota try`: what it shows of good and of broken pipelines, that a run agrees, and that nothing is consumed."""
+"""`rota try`: its result for good and for broken pipelines is that of a run, and it consumes nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ def test_a_tryout_reports_what_a_run_does(tmp_path: Path, endpoint: str, spark: 
 
 
 def test_a_tryout_shows_rows_and_columns_and_consumes_nothing(landed: World) -> None:
-    """On a disk and in a bucket; what it reads would be deleted by a run, and is not."""
+    """On a disk and in a bucket. A run would delete the files that it reads; a tryout does not."""
     landed.write("pipeline = Pipeline(source=source(after='delete'), table=delta({table!r}))\n")
     for key in "abcd":
         landed.rows(key, "00", 20)
@@ -121,7 +121,7 @@ def read_tree(folder: Path) -> Mapping[str, bytes]:
 
 
 def test_a_tryout_compares_with_the_columns_of_the_table(world: World) -> None:
-    """Of Parquet, too: a table with n as text refuses n as a number, in a tryout as in a run."""
+    """Also for Parquet: a table with n as text refuses n as a number, in a tryout as in a run."""
     world.write("pipeline = Pipeline(source=source(format='parquet', schema='n string'), table=delta({table!r}))\n")
     write_parquet(world, "1.parquet", ["x"])
     world.give("a")
@@ -180,7 +180,7 @@ def test_a_folder_without_files_is_nothing_to_read(world: World) -> None:
 
 
 def test_without_its_own_folder_a_tryout_writes_into_the_table(world: World) -> None:
-    """Ablation: over the pipeline's own ports the same code makes the table and gives offsets."""
+    """Ablation: with the pipeline's own ports the same code makes the table and assigns offsets."""
     world.rows("a", "00", 2)
     ports, lenient = open_tryout(world.pipeline, str(world.folder / "apart"), 1, 1, world.connect)
     assert try_out(ports, lenient, ["p:a"], str(world.endpoint), None, 1).works

@@ -1,4 +1,4 @@
-"""A folder or a file that cannot be looked at breaks what lies in it, and nothing else."""
+"""An unreadable folder or file stops its own partition or range only."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ def test_a_folder_that_cannot_be_listed_is_left_out_and_no_other(tmp_path: Path)
     one = source(tmp_path)
     land(
         tmp_path, "x/1.json", "y/1.json", "z"
-    )  # a file where a folder was fails for root too, as a folder of 0700 does
+    )  # a file in place of a folder fails for root, too, like a folder of mode 0700 for others
     assert one.observe(("p:x", "p:z")).ends == {"p:x": 1}
     assert one.observe(("p:x", "p:y", "p:z"), ASSIGN).ends == {"p:x": 1, "p:y": 1}
     assert one.observe(("p:x", "p:z"), ASSIGN).ends == {"p:x": 1}

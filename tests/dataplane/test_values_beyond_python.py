@@ -31,7 +31,7 @@ pipeline = Pipeline(source=source(format="parquet", schema="{SCHEMA}"), table=de
 
 
 def test_values_that_python_has_not_are_written_and_read(world: World) -> None:
-    """The statistics of dates of the years 0 and 10000 are left out, for their file only. Text that is not UTF-8 parks."""
+    """Statistics of dates of the years 0 and 10000 are left out, in their file only. Text that is not UTF-8 parks."""
     world.write(OF_JSON)
     lines = {
         "plain": {"d": "2026-01-01", "s": "x"},

@@ -25,7 +25,7 @@ def test_it_reads_and_writes_and_leaves_no_file(endpoint: str, tmp_path: Path, m
 def test_a_server_is_able_once_its_first_jobs_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
-    """Its Python has done the imports of a task then. With a Python that fails it never is, and reports why."""
+    """Then its Python has imported what a task needs. If the Python fails, the server never is able, and reports why."""
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\nexit 3\n")
     broken.chmod(0o755)
@@ -52,7 +52,7 @@ def test_a_server_is_able_once_its_first_jobs_are_done(
 
 
 def test_a_local_server_that_does_not_warm_is_able_at_once(tmp_path: Path) -> None:
-    """That of a group's first worker: no other worker would consume its partitions meanwhile."""
+    """So for a group's first worker: no other worker would consume its partitions meanwhile."""
     server = SparkServer("cold", SparkSettings("local[1]"), tmp_path / "spark")
     assert server.explain_unable() == "its first job is not done"
     server.stop()

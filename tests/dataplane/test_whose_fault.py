@@ -1,4 +1,4 @@
-"""Which partitions a failed job parks, without Spark: a job is what `faults` declares for its partitions."""
+"""Which partitions a failed job parks, without Spark: `faults` declares the result of a job for each partition."""
 
 import shutil
 from contextlib import suppress
@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-# --- the environment, or what a message quotes ----------------------------------------------------------------------
+# --- the environment, or quoted data ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_message_ends_with_the_next_step_for_its_partition() -> None:
 
 
 def test_a_word_in_the_data_parks_its_own_partition_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unquoted: it looks like an error of the environment, but the others go through, and one alone is tried again."""
+    """Unquoted: it reads like an error of the environment, but the other partitions succeed, and one alone is retried."""
     land_files(world, "abcd")
     Faults(monkeypatch, lambda p, _: "ValueError: sshd: Connection refused" if p == "p:c" else None)
     events = run(world, "abcd")
@@ -124,7 +124,7 @@ def test_an_error_of_all_partitions_parks_none_for_it(
 
 
 def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also not where one went through before: what died under the others is not theirs."""
+    """Also if one succeeded before: the others are not at fault for a Spark that died."""
     land_files(world, "abcd")
     monkeypatch.setattr(Bisection, "draw", lambda _, partition: partition)
     lives = [True, False]
@@ -140,7 +140,7 @@ def test_a_spark_that_is_gone_is_not_asked_again(world: World, monkeypatch: pyte
 
 
 def test_those_that_fail_alone_do_not_come_first_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as files that a producer made with umask 077: as many as are tried alone, and first by name."""
+    """Such as files that a producer made with umask 077: as many as are tried alone, with the first names."""
     keys = "abcdefgh"
     land_files(world, keys)
     Faults(monkeypatch, lambda p, _: "Permission denied" if p in [f"p:{k}" for k in keys[:ALONE]] else None)
@@ -188,11 +188,11 @@ def test_a_known_file_that_cannot_be_looked_at_parks_its_own_partition_until_it_
     assert not world.tree.parked()
 
 
-# --- what a park names is what a skip takes -------------------------------------------------------------------------
+# --- a skip skips the offset that the park names -------------------------------------------------------------------------
 
 
 def skip_to_the_end(world: World) -> list[int]:
-    """Runs, and skips whatever is parked, until all is consumed: the offsets that were skipped."""
+    """Run, and skip whatever is parked, until all is consumed. Return the skipped offsets."""
     out: list[int] = []
     for _ in range(40):
         event = run(world, "a")["p:a"]
@@ -329,7 +329,7 @@ def test_what_a_skip_takes_has_its_offset(world: World, monkeypatch: pytest.Monk
 
 
 def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lands next would get the ordinals that were skipped, and never be read."""
+    """Otherwise the next files get the skipped ordinals, and are never read."""
     land_files(world, "a", files=2)
     Faults(monkeypatch, lambda _, r: "ValueError: x" if 0 in range(*r) else None)
     assert isinstance(run(world, "a")["p:a"], ParkedPartition)
@@ -341,7 +341,7 @@ def test_an_index_that_forgot_what_was_skipped_is_an_older_one(world: World, mon
 
 
 def test_an_index_that_is_lost_under_a_job_parks_its_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the job fails with: it is unknown which file it read."""
+    """Whatever the job's error: it is unknown which file it read."""
     land_files(world, "a")
 
     def lost(*_: object) -> str:

@@ -1,4 +1,4 @@
-"""Tables of many columns: any width that Spark takes is in the table, with every value, in its column."""
+"""Tables of many columns: for any width that Spark accepts, the table has every value in its column."""
 
 import io
 import json
@@ -117,7 +117,7 @@ def test_no_expression_is_nested_by_column(nested: bool, spark: SparkSession, mo
 @pytest.mark.parametrize("lines_of_files", [False, True])
 @pytest.mark.parametrize("format", ["json", "csv"])
 def test_the_plan_has_a_bounded_text_for_each_field(format: str, lines_of_files: bool, spark: SparkSession) -> None:
-    """Spark's driver holds several copies of a plan. An expression of its own for each text took 10,000 characters a field,
+    """Spark's driver holds several copies of a plan. One expression for each text took 10,000 characters a field,
     and the driver's memory at 3,000 fields."""
 
     def measure(fields: int) -> int:
@@ -130,7 +130,7 @@ def test_the_plan_has_a_bounded_text_for_each_field(format: str, lines_of_files:
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_spark_infers_no_constraint_above_a_filter(spark: SparkSession, guarded: bool, tmp_path: Path) -> None:
-    """The time that Spark takes for its constraints grows with the square of the columns. The ablation has them."""
+    """Spark's time for constraints grows with the square of the number of columns. The ablation turns them on."""
     pq.write_table(pa.table({"n": pa.array([1], pa.int64())}), tmp_path / "0.parquet")
     frame = spark.read.schema("n bigint").parquet(str(tmp_path)).where("n > 1")
     spark.conf.set(CONSTRAINTS, session.SETTINGS[CONSTRAINTS] if guarded else "true")

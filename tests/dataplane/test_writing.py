@@ -1,4 +1,4 @@
-"""How tasks write rows into files: what Spark itself would have written, each partition apart, in bounded memory."""
+"""Tasks write the files that Spark itself would write, one partition per file, in bounded memory."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def quote(name: str) -> str:
 
 @pytest.fixture(params=["disk", "bucket"])
 def place(request: pytest.FixtureRequest, bucket: str, bucket_server: BucketServer, tmp_path: Path) -> tuple[str, Path]:
-    """Where a table lies, and the folder in which its files are."""
+    """The location of a table, and the folder of its files."""
     if request.param == "disk":
         return str(tmp_path / "main"), tmp_path / "main"
     return f"{bucket}/main", bucket_server.data / bucket.removeprefix("s3://") / "main"
@@ -73,7 +73,7 @@ def test_files_are_what_spark_itself_would_have_written(
     place: tuple[str, Path],
     tmp_path: Path,
 ) -> None:
-    """Each type of Delta, with values and nulls: the schema, the footer's words, statistics and rows are the same."""
+    """Each type of Delta, with values and nulls: schema, footer metadata, statistics and rows are the same."""
     fit_session(spark)
     if number:
         monkeypatch.setattr(writing, "number", number)
@@ -109,7 +109,7 @@ def test_files_are_what_spark_itself_would_have_written(
 @given(pairs=st.lists(st.tuples(st.text(max_size=80), st.integers(-(2**63), 2**63 - 1)), min_size=1, max_size=50))
 @settings(max_examples=15)
 def test_spark_makes_the_same_number(pairs: list[tuple[str, int]], spark: SparkSession) -> None:
-    """Of ids and names of any length, in any script."""
+    """For ids and names of any length, in any script."""
     frame = spark.createDataFrame(pairs, "id string, offset bigint")
     found = frame.select(F.xxhash64("id", "offset").alias("both"), F.xxhash64("id").alias("one")).collect()
     assert [(row["both"], row["one"]) for row in found] == [
@@ -130,7 +130,7 @@ def test_an_offset_that_the_batch_does_not_have_is_reported(spark: SparkSession,
 def test_rows_without_a_partition_are_reported_as_such(
     absent: str, known: Ranges | None, spark: SparkSession, place: tuple[str, Path]
 ) -> None:
-    """An empty path is none: in a bucket the task failed at it, on a disk it was the disk's fault."""
+    """A folder name may not be empty: in a bucket the task failed, on a disk the disk was blamed."""
     ids = F.expr(f"if(id < 5, 'p:a', {absent})").alias("_partition")
     frame = spark.range(10).select(ids, F.lit(0).cast("long").alias("_offset"), "id")
     with pytest.raises(BadTransform, match="made rows without _partition"):
@@ -141,7 +141,7 @@ def test_rows_without_a_partition_are_reported_as_such(
 def test_a_disk_of_spark_s_own_is_noticed(
     guarded: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task reports a file that the run does not see: a table would name a missing file."""
+    """A task reports a file that the run cannot read: the table would name a missing file."""
     frame = spark.range(9).select(F.lit("p:a").alias("_partition"), F.lit(0).cast("long").alias("_offset"), "id")
     elsewhere = describe_to_executors(str(tmp_path))
     root = {"kind": "LocalFileSystem", "given": {}, "found": {}}
@@ -169,7 +169,7 @@ def test_a_disk_of_spark_s_own_is_noticed(
         writing.write(frame, str(tmp_path / "main"), "data/x")
 
 
-LONG = 20_000  # bytes of a text; a batch of as many rows as are counted would have 160 MB
+LONG = 20_000  # bytes of a text; a batch with the counted number of rows would have 160 MB
 
 
 @pytest.mark.parametrize("guarded", [True, False])
@@ -222,7 +222,7 @@ COLUMNS = ["_partition", "n", "_offset"]
 def put(
     folder: Path, batches: Iterable[pa.RecordBatch], origins: on_executors.Origins | None = None
 ) -> list[dict[str, Any]]:
-    """What a task reports of the files that it made of these rows."""
+    """Return a task's reports of the files that it made from these rows."""
     opened = partial(open_executors_files, describe_to_executors(str(folder)))
     write = on_executors.make_writer(str(folder), opened, {}, COLUMNS, "_partition", names.split, None, origins)
     return [on_executors.read_said(row["said"]) for batch in write(batches) for row in batch.to_pylist()]
@@ -237,7 +237,7 @@ NUMBERS = {of * 3 + offset: (f"p:{of}", offset) for of in range(41) for offset i
 def test_each_row_is_in_one_file_of_its_partition(
     numbered: bool, held: int, drawn: list[list[int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """However they come, and however little a task may hold; with its partition and offset, or a number for both."""
+    """In any order, and for any memory bound of a task; with partition and offset, or with a number for both."""
     folder, count = tmp_path_factory.mktemp("files"), iter(range(10**6))
     given_rows = [[(*NUMBERS[number], next(count), number) for number in batch] for batch in drawn]
     sent = [[(n, number) if numbered else (of, n, offset) for of, offset, n, number in rows] for rows in given_rows]
@@ -263,7 +263,7 @@ def test_each_row_is_in_one_file_of_its_partition(
 
 @pytest.mark.parametrize("numbered", [True, False])
 def test_a_task_s_python_does_without_pandas(numbered: bool, tmp_path: Path) -> None:
-    """To import it takes as long as all else that a new Python of Spark's does before its first row."""
+    """Importing it takes as long as everything else that a new Python of Spark does before its first row."""
     code = f"""
 import sys
 from functools import partial
@@ -295,7 +295,7 @@ SMALLER = {"_partition", "few", "text", "none", "b", "int8", "int16"}  # Parquet
 
 @pytest.mark.parametrize(("rows", "decided"), [(100_000, True), (on_executors.FIRST - 1, False)])
 def test_a_dictionary_is_written_where_it_makes_a_column_smaller(rows: int, decided: bool, tmp_path: Path) -> None:
-    """Of each type that is not nested. What is decided by many rows holds for all files of a task."""
+    """For each type that is not nested. A choice made from many rows holds for all files of a task."""
     columns: dict[str, Any] = {
         "_partition": ["p:a"] * rows,
         "n": range(rows),

@@ -1,4 +1,4 @@
-"""`rota try` as a user types it, on a Spark that is there."""
+"""`rota try` as a user types it, on a running Spark."""
 
 import json
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tests.demo.json_keys import documented, held
 
 @dataclass(frozen=True)
 class Tried:
-    """The exit code, the document (empty for code 2), and the error's line."""
+    """Run it. Return the exit code, the document (empty for code 2), and the line of the error."""
 
     code: int
     seen: dict[str, Any]
@@ -26,7 +26,7 @@ class Tried:
 
 
 def try_file(file: Path, endpoint: str, *options: str) -> Tried:
-    """Types `rota try FILE --json`. The document has the documented keys."""
+    """Run `rota try FILE --json`, and assert that the document has the documented keys."""
     done = CliRunner().invoke(cli, ["try", str(file), "--spark", endpoint, "--json", *options])
     if isinstance(done.exception, RotaError):
         return Tried(2, {}, str(done.exception))

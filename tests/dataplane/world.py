@@ -46,7 +46,7 @@ PLAIN = "pipeline = Pipeline(source=source(), table=delta({table!r}))\n"
 
 @dataclass
 class World:
-    """`text` is the rest of the pipeline file, after HEADER; `{table}` in it is where its tables are."""
+    """`text` is the rest of the pipeline file, after HEADER; `{table}` in it becomes the location of its tables."""
 
     folder: Path
     endpoint: str | None = None
@@ -54,7 +54,7 @@ class World:
     server: MemoryServer = field(default_factory=MemoryServer)
     spark: "SparkSession | None" = None
     group: str = "g"
-    landing: str = ""  # where files land: a folder of the world's own, or a prefix of a bucket
+    landing: str = ""  # where files land: the world's own folder, or a prefix of a bucket
 
     def __post_init__(self) -> None:
         self.landing = self.landing or str(self.folder / "land")
@@ -73,7 +73,7 @@ class World:
         return self.folder / "tables" / "p"
 
     def write(self, text: str) -> None:
-        """Writes the pipeline file anew and loads it."""
+        """Rewrite the pipeline file, and load it."""
         pipelines = self.folder / "pipelines"
         pipelines.mkdir(parents=True, exist_ok=True)
         header = HEADER.format(landing=self.landing)
@@ -83,7 +83,7 @@ class World:
         self.pipeline: Pipeline = catalog.pipelines["p"]
 
     def call(self, name: str) -> None:
-        """Renames the pipeline's file, and loads it."""
+        """Rename the pipeline's file, and load it."""
         file = self.folder / "pipelines" / f"{self.pipeline.name}.py"
         file.rename(file.with_stem(name))
         self.pipeline = load(file.parent).pipelines[name]
@@ -92,7 +92,7 @@ class World:
         self.put(f"{key}/{name}{suffix}", "".join(f"{line}\n" for line in lines).encode())
 
     def put(self, path: str, content: bytes) -> None:
-        """Lands one file, or overwrites it."""
+        """Land one file, or overwrite it."""
         if is_url(self.landing):
             open_objects(self.landing).put(path, content)
             return
@@ -101,13 +101,13 @@ class World:
         file.write_bytes(content)
 
     def get(self, path: str) -> bytes:
-        """What landed."""
+        """Return the landed file."""
         if is_url(self.landing):
             return bytes(open_objects(self.landing).get(path).bytes())
         return (Path(self.landing) / path).read_bytes()
 
     def delete(self, path: str) -> None:
-        """It is gone."""
+        """Delete the landed file."""
         if is_url(self.landing):
             open_objects(self.landing).delete(path)
         else:
@@ -117,13 +117,13 @@ class World:
         self.land(key, name, (f'{{"n": {i}, "word": "w{i}"}}' for i in range(first, first + count)))
 
     def join(self, worker: str = "w1", tree: GroupState | None = None) -> str:
-        """A worker with a session of its own, unless `tree` is given, joins."""
+        """Let a worker join, with its own session unless `tree` is given."""
         tree = tree or self.open()
         self.incarnation = join(tree, worker, Live(endpoint=self.endpoint))
         return self.incarnation
 
     def give(self, *keys: str, incarnation: str | None = None) -> str:
-        """The worker's target is exactly these keys, and it claims them, from their owners."""
+        """Set the worker's target to exactly these keys, and let it claim them from their owners."""
         incarnation = incarnation or self.incarnation or self.join()
         worker, store, paths = incarnation.rpartition("@")[0], self.tree.store, self.tree.paths
         partitions = [self.pipeline.partition(k) for k in keys]
@@ -144,8 +144,8 @@ class World:
         return self.spark or session.open_session(endpoint)
 
     def run(self, *keys: str, incarnation: str | None = None, ports: Ports | None = None, **more: Any) -> list[Event]:
-        """One run over the keys, with a session of its own; the worker's Spark answers for all its runs. A run that goes on
-        passes its `ports`."""
+        """Run once over the keys, in a new ZooKeeper session, on the worker's Spark. A run that continues another one
+        gets its `ports`."""
         self.runs += 1
         tree = self.open()
         partitions = [self.pipeline.partition(k) for k in keys]
@@ -164,7 +164,7 @@ class World:
             tree.store.close()
 
     def open_ports(self, connect: "session.Connect | None" = None, settings: Mapping[str, str] | None = None) -> Ports:
-        """The parts that the pipeline declares; sessions come from `connect`, and have these settings beside ours."""
+        """Return the ports that the pipeline declares. `connect` makes the sessions, with these settings beside ours."""
 
         def configure(endpoint: str | None) -> "SparkSession":
             spark = (connect or self.connect)(endpoint)
@@ -179,7 +179,7 @@ class World:
         return self.open_ports()
 
     def until_idle(self, *keys: str) -> list[Event]:
-        """Runs until nothing is new any more."""
+        """Run until nothing is new."""
         found: list[Event] = []
         while True:
             events = self.run(*keys)
@@ -203,7 +203,7 @@ def spark_server(folder: Path, port: int, slots: int) -> subprocess.Popen[bytes]
     command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
     environ = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environ |= {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
-    environ |= CREDENTIALS | {"AZURE_STORAGE_ACCOUNT_KEY": KEY}  # by which it reads and writes what the tests start
+    environ |= CREDENTIALS | {"AZURE_STORAGE_ACCOUNT_KEY": KEY}  # for the stores that the tests start
     environ["SPARK_LAUNCHER_OPTS"] = " ".join(LIGHT)
     command += ["--master", conf.master]
     with (folder / "log").open("wb") as log:
@@ -219,7 +219,7 @@ def make_probe(port: int, server: subprocess.Popen[bytes]) -> Callable[[], bool]
 
 
 def start_spark(folder: Path, slots: int = 2) -> tuple[subprocess.Popen[bytes], str]:
-    """A server that answers, and its endpoint."""
+    """Yield a server that answers, and its endpoint."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     server = spark_server(folder, port, slots)

@@ -1,4 +1,4 @@
-"""What a job of the tests wrote below a table."""
+"""Files and rows that a job of the tests wrote below a table."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from tests.dataplane.world import World
 
 
 def read_footers(table: Path | str, attempt: str, ranges: Mapping[str, tuple[int, int]]) -> tuple[DataFile, ...]:
-    """The files of an attempt, as a run describes and checks them."""
+    """Return the files of an attempt, as a run describes and checks them."""
     paths = sorted(str(one.relative_to(table)) for one in Path(table, "data", attempt).glob("*/*.parquet"))
     files = tuple(footers.read_footer(str(table), path) for path in paths)
     footers.check_ranges(files, ranges)
@@ -19,7 +19,7 @@ def read_footers(table: Path | str, attempt: str, ranges: Mapping[str, tuple[int
 
 
 def read_numbers(world: World) -> dict[tuple[str, int], Counter[int]]:
-    """The numbers `n` of the table, by partition and offset."""
+    """Return the numbers `n` of the table, by partition and offset."""
     found: dict[tuple[str, int], Counter[int]] = {}
     for row in log(world.table / "main").rows():
         found.setdefault((str(row["_partition"]), int(str(row["_offset"]))), Counter())[int(str(row["n"]))] += 1

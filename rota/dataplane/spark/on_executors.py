@@ -132,7 +132,7 @@ def make_writer(
 
 
 def check_readable(batch: pa.RecordBatch) -> None:
-    """Raise UnreadableError for a text that is not UTF-8, and for a map with a null key or one key twice."""
+    """Raise UnreadableError for a text that is not UTF-8, and for a map with a null key or a key that occurs twice."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if not _holds_texts(column.type):
             continue

@@ -1,9 +1,9 @@
 """Check, in Spark's analyzed plan, which record each row of a transform's result comes from.
 
-Law: the table holds a row under the partition and the offset of one record that the row was made of. Under another one, a
-replay or a compaction would delete or double the row. Spark numbers a column where a step makes it, and passes the number
-on. So both columns are the frame's own if their numbers lead down to the frame that the transform received. Both must lead
-to the same place there: a join of the frame with itself has two.
+Law: the table has a row under the partition and the offset of one record from which the row was made. Under another one, a
+replay or a compaction would delete or double the row. Spark gives a column a number in the step that makes it, and later
+steps keep the number. So both columns are the frame's own if their numbers lead down to the frame that the transform
+received. Both must lead to the same place in the plan: a join of the frame with itself reads the frame in two places.
 
 Law: the result of a record depends on its offset alone, never on the other offsets of its batch. These steps are refused
 above the frame, unless they work within each partition and offset:
@@ -15,11 +15,11 @@ above the frame, unless they work within each partition and offset:
 
 Any other step that passes rows on is allowed (a filter, a join, an explode, a union). So are a rename and back, `fillna`, a
 cast to the same type, and groups by both columns. An expression that makes either column is refused before Spark reads a
-row. Where the plan does not show the origin, rows are counted: a function that makes whole rows (mapInPandas,
-applyInPandas), rows from this process (createDataFrame, a checkpoint), the field of a struct. Each partition and offset
-must then have as many rows as records.
+row. If the plan does not show the origin, rows are counted: after a function that makes whole rows (mapInPandas,
+applyInPandas), for rows from this process (createDataFrame, a checkpoint), and for the field of a struct. Each partition
+and offset must then have as many rows as records.
 
-Not noticed: a function that exchanges rows between files, so that each file has as many rows as before.
+Not detected: a function that exchanges rows between files, so that each file has as many rows as before.
 """
 
 import re
@@ -42,7 +42,7 @@ BOTH = re.compile(rf"Project \[{PARTITION}#(\d+), {OFFSET}#(\d+)L\]")
 NAME = r"(?P<name>[^\[\],#]+)#(?P<number>\d+)L?"
 COLUMN = re.compile(r"(\w+)#(\d+)")
 ITEM = r"(?:\[|, )"  # where an item of a list begins
-SAME = (  # what makes a column of the same values
+SAME = (  # expressions that make a column of the same values
     re.compile(rf"{ITEM}{NAME}$"),
     re.compile(rf"{ITEM}cast\({NAME} as (?:string|bigint)\)$"),
     re.compile(rf".*{ITEM}coalesce\({NAME}, (?P<instead>.*)\)$"),  # a text, in which `#1` is no column
@@ -303,8 +303,8 @@ def select_origins(result: "DataFrame") -> "DataFrame":
 
 
 def sum_origins() -> "tuple[Column, Column]":
-    """Return the number of rows, and a sum over their origins. The sum differs if any partition and offset has another
-    number of rows."""
+    """Return the number of rows, and a sum over their origins. The sum changes if the number of rows of any partition and
+    offset changes."""
     from pyspark.sql import functions as F  # noqa: N812
 
     one = F.xxhash64(PARTITION, OFFSET).cast("decimal(38,0)")

@@ -77,8 +77,8 @@ def calls_python(plan: str) -> bool:
 
 def goes_row_by_row(plan: str) -> bool:
     """Whether Spark outputs each row of the result before it reads the next record: then `input_file_name` is the file of
-    the row. No step may keep, sort or exchange rows. Of several relations Spark refuses `input_file_name`, even if the
-    optimizer drops the others, so the result must read one."""
+    the row. No step may keep, sort or exchange rows. The result must read one relation: Spark refuses `input_file_name`
+    over several, even if the optimizer drops all but one."""
     return all(_has_one_relation(of, ROW_BY_ROW) for of in (read_steps(plan), _take_optimized(plan).splitlines()))
 
 

@@ -1,13 +1,13 @@
-"""Bad records: kept with reason, file and position beside the good ones, and too many of them stop the partition.
+"""Bad records: write them with reason, file and position into the quarantine table. Too many of them stop the partition.
 
 Law: the ratio is checked before either table is written. A quarantined row counts if its attempt is the newest in main's
-log that covers its offset: a row of a commit that never came, or that a replay replaced, does not.
+log that covers its offset. A row of a commit that was not made, or that a replay replaced, does not count.
 
-A job with bad records is read once more for them, whose texts go into a folder that no table names; there they are counted,
-and from there those of each partition that has few enough go on.
+If a job has bad records, its records are read once more. The texts of the bad ones go into a folder that no table names, and
+are counted there. Those of each partition with few enough bad records then go into the quarantine table.
 
-Law: a long text is stored once for all records that it holds. One bad element makes all of a list bad, and with `multiLine`
-the text of each is the whole file: n records would hold n files.
+Law: a long text is stored once for all records that have it. One bad element makes all records of a list bad, and with
+`multiLine` the text of each is the whole file: n records would store n files.
 """
 
 import json
@@ -61,7 +61,7 @@ Bad = tuple[int, str, Sequence[FieldPath]]  # offset, text as `values.decode` gi
 
 @dataclass(frozen=True, slots=True)
 class BadRecords:
-    """What the bad records of a job came to; `tally` is of all of its partitions."""
+    """The result for the bad records of a job; `tally` counts all of its partitions."""
 
     tally: Tally
     counts: Mapping[str, int]
@@ -80,9 +80,9 @@ def set_aside(
     ranges: Mapping[str, tuple[int, int]],
     good: Mapping[str, int] | None = None,
 ) -> BadRecords:
-    """Writes the bad records of the partitions that have few enough; the others are refused. `parsed` was not read yet.
-    `tally` is what the job that wrote the good ones counted, if it could, and `good` how many each partition has, if that is
-    what it wrote. Raises EnvironmentFailed where the counts differ."""
+    """Write the bad records of the partitions that have few enough; refuse the others. `parsed` was not read yet. `tally`
+    has the counts of the job that wrote the good records, and `good` their number in each partition; None if unknown.
+    Raises EnvironmentFailed if the counts differ."""
     try:
         paths = list(_list_paths(parsed.frame.schema))
         texts = parsed.frame.where(_col(CORRUPT).isNotNull()).select(
@@ -153,7 +153,7 @@ def _refuse(
 
 
 def _read_texts(table: str, files: Iterable[DataFile], paths: Sequence[FieldPath]) -> Iterator[Bad]:
-    """Offset, text and null fields of one partition's bad records; those that share a text share one object."""
+    """Return offset, text and null fields of one partition's bad records. Records with equal texts share one object."""
     known: dict[str, str] = {}
     for file in files:
         with pq.ParquetFile(file.path, read_dictionary=[CORRUPT], filesystem=open_files(table)) as opened:
@@ -181,8 +181,8 @@ def _list_paths(kind: "StructType", above: FieldPath = ()) -> Iterator[FieldPath
 
 
 def _number_nulls(paths: Sequence[FieldPath]) -> "Column":
-    """Return the numbers of the fields that are null in a record and not in one that is. Spark leaves null in a field that
-    does not parse.
+    """Return the numbers of the fields that are null in a record while the struct around them is not. A field that does
+    not parse is null.
 
     It is one text of SQL: PySpark's functions take 0.1 ms a call, which are seconds for thousands of fields.
     """
@@ -199,14 +199,14 @@ def _number_nulls(paths: Sequence[FieldPath]) -> "Column":
 
 
 def _example(source: Source, read: Records, partition: str, offset: int, raw: str, nulls: Sequence[FieldPath]) -> str:
-    """Where one bad record is, and why it is bad."""
+    """Return where one bad record is, and why it is bad."""
     (line,) = _positions(read, partition, offset, [raw])
     at = f"line {line} of " if line else ""
     return f"such as {at}{source.locate(partition, offset)} (offset {offset}), {read.find_reason(raw, nulls)}"
 
 
 def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source, read: Records) -> pa.Table:
-    """One partition's bad records, with what a person needs to find them."""
+    """Return one partition's bad records, with the columns by which a person finds them."""
     texts: dict[int, list[str]] = defaultdict(list)
     nulls: dict[str, Sequence[FieldPath]] = {}
     for offset, text, fields in raw:
@@ -229,7 +229,7 @@ def explain_all(raw: Iterable[Bad], partition: str, attempt: str, source: Source
 
 
 def show(text: str) -> tuple[str, bytes | None]:
-    """A raw record as text, and its bytes where that is not all of them."""
+    """Return a raw record as text, and its bytes if the text does not represent all of them."""
     held = text.encode("utf-8", "surrogateescape")
     try:
         return held.decode(), None

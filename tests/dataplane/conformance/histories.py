@@ -26,16 +26,16 @@ from rota.ledger.schema import FIRST
 IDS = [*(f"rota/g/p:k{i}/{kind}" for i in range(2) for kind in ("offset", "token")), "tab\u2028le\n\"x'é"]
 HOSTILE = {"by": '\u2028{"txn":{"appId":"no","version":1}}', "rota.n": "é"}
 FOREVER = {"delta.logRetentionDuration": "interval 36500 days"}
-SOON = 2**40  # no commit is too young to be packed
+SOON = 2**40  # in the future: no commit is too young to be packed
 SMALL = 3  # commits of a pack
 
 
 class Killed(BaseException):
-    """The process ends."""
+    """Replaces a kill of the process."""
 
 
 class History:
-    """One log below `folder`, seen by a process that keeps it open, by another one, and by delta-rs.
+    """One log below `folder`, read by a process that keeps it open, by another one, and by delta-rs.
 
     `numbers` are the transactions that were set, unless they may expire; `words` are what the commits state about
     themselves, by version, unless another program removed them.
@@ -84,11 +84,11 @@ class History:
         self.held.load().create_checkpoint()
 
     def checkpoint_in_parts(self) -> None:
-        """As other programs write the newest checkpoint: in two parts."""
+        """Write the newest checkpoint in two parts, as other programs do."""
         self.checkpoint()
         newest = max(self.list_log("*.checkpoint.parquet"), default=None)
         if newest is None:
-            return  # this version already is in parts: delta-rs writes no other
+            return  # this checkpoint is in parts already: delta-rs does not replace it
         rows = pq.read_table(newest)
         half = rows.num_rows // 2
         for number, part in enumerate((rows.slice(0, half), rows.slice(half)), 1):
@@ -102,7 +102,7 @@ class History:
         (self.folder / "_delta_log/_last_checkpoint").unlink(missing_ok=True)
 
     def shorten(self) -> None:
-        """As another program cleans up: commits below the checkpoint go."""
+        """Delete the commits before the checkpoint, as another program's cleanup does."""
         hint = self.folder / "_delta_log/_last_checkpoint"
         base = json.loads(hint.read_text())["version"] if hint.exists() else 0
         for commit in self.list_log("*.json"):
@@ -125,7 +125,7 @@ class History:
             handle.restore(handle.version() - 1)
 
     def pack(self, deletions: int = 10**6) -> None:
-        """Packing ends before it deletes one more commit than `deletions`."""
+        """Kill the packing after `deletions` deleted commits."""
         real, left = DeltaLog.delete_commit, [deletions]
 
         def delete(one: DeltaLog, version: int) -> None:
@@ -142,10 +142,10 @@ class History:
     def list_log(self, pattern: str) -> list[Path]:
         return list((self.folder / "_delta_log").glob(pattern))
 
-    # --- what all of it must come to
+    # --- the checks
 
     def check(self) -> None:
-        """Law: the log that is held, the log that is opened anew and delta-rs report the same."""
+        """Law: the open log, the log that is opened again, and delta-rs report the same."""
         with patch.object(packs, "PACKED", SMALL):
             table, theirs = open_log(self.held), self.held.load()
             for version in range(max(self.words, default=-1) + 1, table.number + 1):
@@ -174,7 +174,7 @@ def open_log(log: DeltaLog) -> DeltaVersion:
 
 
 def read_all(table: DeltaVersion) -> object:
-    """All that a version reports."""
+    """Return everything that a version reports."""
     sets = [table.transaction(name) for name in IDS]
     return table.number, table.schema, sets, table.files().to_pylist(), read_back(table, 3)
 
@@ -197,7 +197,7 @@ BY: list[Callable[[History, dict[str, int]], object]] = [
 
 
 def play(history: History, steps: list[Step | tuple[Any, dict[str, int]]]) -> None:
-    """Take each step, and check after each."""
+    """Do each step, and check after each."""
     for step in steps:
         if isinstance(step, tuple):
             step[0](history, step[1])

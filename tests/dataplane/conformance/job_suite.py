@@ -1,4 +1,4 @@
-"""What every job promises (`ports.Job`). An implementation is put under it by a class with one fixture, `place`."""
+"""The laws of every job (`ports.Job`). A class with one fixture, `place`, tests an implementation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -10,12 +10,12 @@ from rota.ledger.values import Ranges
 
 
 class JobBench(Protocol):
-    """A job of pipeline `p` over a source in which each offset holds one record. The transform fails on `p:poison`."""
+    """A job of pipeline `p` over a source with one record per offset. The transform fails on `p:poison`."""
 
     endpoint: str | None
 
     def open(self, counts: dict[str, int]) -> Job:
-        """The job, after so many offsets of each partition landed and were assigned."""
+        """Return the job, after so many offsets of each partition landed and were assigned."""
         ...
 
 
@@ -73,7 +73,7 @@ def run(job: Job, place: JobBench, jobs: Sequence[Ranges], **more: Any) -> list[
 
 
 def ranges(pieces: Iterable[Any]) -> dict[str, tuple[int, int]]:
-    """Of what was written; a partition twice is a fault."""
+    """Return the result of each partition; two of one partition are a fault."""
     found = [(p, r) for piece in pieces if isinstance(piece, WrittenFiles) for p, r in piece.ranges.items()]
     assert len(dict(found)) == len(found)
     return dict(found)

@@ -1,7 +1,7 @@
-"""What every log promises (`rota.deltalog.port.Log`). One line puts an implementation under the suite:
+"""The laws of every log (`rota.deltalog.port.Log`). One line tests an implementation:
 
 class TestMyLog(LogSuite):
-    log = MyLog  # made of a folder of the test's own; the same folder gives the same log
+    log = MyLog  # opened on a folder of the test; the same folder has the same log
 """
 
 import json
@@ -24,14 +24,14 @@ NUMBERS = count()
 
 
 def make_file(partition: str, start: int, end: int) -> DataFile:
-    """A file of which a log knows what its statistics say."""
+    """A file whose statistics the log has."""
     low, high = {"_partition": partition, "_offset": start}, {"_partition": partition, "_offset": end - 1}
     said = json.dumps({"numRecords": end - start, "minValues": low, "maxValues": high})
     return DataFile(f"data/{next(NUMBERS)}.parquet", partition, 7, end - start, 0, said, FIRST)
 
 
 def append(log: Log, **more: Any) -> Version:
-    """The newest version, after a commit on the one before."""
+    """Commit to the newest version. Return the new one."""
     version = log.open() or log.create(FIRST)
     version.append(Draft(version, **more))
     newest = log.open()
@@ -142,7 +142,7 @@ class LogSuite:
 
     @pytest.mark.parametrize("seed", range(3))
     def test_in_any_order_each_change_goes_in_once(self, one: Log, seed: int) -> None:
-        """Drafts on versions of any age: each counter is what as many changes, one after the other, make of it."""
+        """Drafts on versions of any age: each counter has the value after as many changes in sequence."""
         random, counts = Random(seed), dict.fromkeys("abc", 0)
         versions = [one.create(FIRST)]
         for _ in range(25):

@@ -1,10 +1,10 @@
-"""What every source promises (`ports.Source`). An implementation is put under it by one line:
+"""The laws of every source (`ports.Source`). One line tests an implementation:
 
     class TestMySource(SourceSuite):
         bench = MyBench  # makes sources in a folder of the test's own
 
-A source is also put under a suite for each protocol that it has (`ReplayingSuite`, `HoldingSuite`, `FilingSuite`,
-`TimingSuite`), and under a suite for each fact that it can observe: `AssigningSuite` if it gives the offsets itself,
+A source is also tested by the suite of each protocol that it has (`ReplayingSuite`, `HoldingSuite`, `FilingSuite`,
+`TimingSuite`), and of each fact that it can observe: `AssigningSuite` if it assigns the offsets itself,
 `LosingSuite` if it can lose assigned offsets, `WaitingSuite` if one partition alone may be unreadable, `LeavingSuite` if
 something in it is never read, `SharingSuite` if several runs may read it at once, `StartingSuite` if its declaration
 states where a partition starts.
@@ -44,59 +44,59 @@ class SourceBench(Protocol):
     """A place with one source of pipeline `p`, whose partition of key `a` is `p:a`."""
 
     def open(self, start: str | int = "earliest", most: int = 1000) -> Ports:
-        """The ports over the source, opened anew. `most` offsets are a batch."""
+        """Open the source again, and return ports over it. `most` offsets are a batch."""
         ...
 
     def land(self, key: str, count: int = 1) -> None:
-        """So many offsets' worth of new data of this key."""
+        """Land new data of this key for so many offsets."""
         ...
 
 
 class ChangingBench(SourceBench, Protocol):
-    """Beside, its data can change or vanish."""
+    """A bench whose data can change or vanish."""
 
     def change(self, partition: str, offset: int) -> None:
-        """The data of the offset is another than it was."""
+        """Change the data of the offset."""
         ...
 
     def lose(self, partition: str, offset: int) -> None:
-        """The data of the offset is gone."""
+        """Delete the data of the offset."""
         ...
 
 
 class BlindBench(SourceBench, Protocol):
-    """Beside, one partition can be unreadable for a while."""
+    """A bench in which one partition can be unreadable for a while."""
 
     def blind(self, key: str) -> None:
-        """The partition of this key cannot be looked at."""
+        """Make the partition of this key unreadable."""
         ...
 
     def mend(self, key: str) -> None:
-        """It can be again, as it was."""
+        """Make it readable again, unchanged."""
         ...
 
 
 class LitteredBench(SourceBench, Protocol):
-    """Beside, something can lie in it that is never read."""
+    """A bench that can have data that are never read."""
 
     def litter(self) -> str:
-        """Puts such a thing there; its name."""
+        """Add such data. Return the name."""
         ...
 
 
 class StampedBench(SourceBench, Protocol):
-    """Beside, its records have times of their own."""
+    """A bench whose records have timestamps."""
 
     def stamp(self, key: str, stamps: Sequence[float]) -> None:
-        """A record of this key for each of these seconds since 1970, in this order."""
+        """Land a record of this key for each of these seconds since 1970, in this order."""
         ...
 
 
 class RenamedBench(SourceBench, Protocol):
-    """Beside, its pipeline can have another name."""
+    """A bench whose pipeline can be renamed."""
 
     def declare(self, pipeline: str) -> Pipeline:
-        """The pipeline of this name, whose partition of key `a` is `<name>:a`."""
+        """Return the pipeline of this name, whose partition of key `a` is `<name>:a`."""
         ...
 
 
@@ -158,7 +158,7 @@ class SourceSuite(Benched):
             assert start < end <= min(ends[p], start + 3)
         assert source.plan_jobs(ends, ends) == ()
 
-    # --- what is no more what it was ---
+    # --- data that changed ---
 
     def test_what_is_whole_is_not_broken_and_what_was_never_there_is(self, place: SourceBench) -> None:
         place.land("a", 2)
@@ -170,7 +170,7 @@ class SourceSuite(Benched):
 
 
 class LosingSuite(Benched):
-    """Of a source that can lose offsets that it assigned."""
+    """For a source that can lose offsets that it assigned."""
 
     def test_a_loss_is_explained_and_gives_no_offset(self, place: SourceBench) -> None:
         place.land("a", 2)
@@ -186,14 +186,14 @@ class LosingSuite(Benched):
 
 
 class Beyond(Consumed):
-    """The table consumed more of p:a than the source has assigned."""
+    """Let the table have more offsets of p:a than the source has assigned."""
 
     def find_beyond(self, ends: Mapping[str, int]) -> set[str]:
         return ends.keys() & {"p:a"}
 
 
 class ReplayingSuite(Benched):
-    """Of a source that `Replays`."""
+    """For a source that `Replays`."""
 
     def test_what_was_read_is_read_again_by_a_reader_of_its_own(self, place: SourceBench) -> None:
         place.land("a", 5)
@@ -211,7 +211,7 @@ class ReplayingSuite(Benched):
 
 
 class HoldingSuite(Benched):
-    """Of a source that `Holds`."""
+    """For a source that `Holds`."""
 
     def test_what_was_not_acknowledged_comes_again_once_it_was_given_back(self, place: SourceBench) -> None:
         place.land("a", 3)
@@ -225,7 +225,7 @@ class HoldingSuite(Benched):
 
 
 class SharingSuite(Benched):
-    """Of a source that gives every reader the same at the same time."""
+    """For a source that several runs may read at once."""
 
     def test_in_any_race_each_record_has_one_offset(self, place: SourceBench) -> None:
         for key in "ab":
@@ -240,7 +240,7 @@ class SharingSuite(Benched):
 
 
 class AssigningSuite(Benched):
-    """Of a source that gives the offsets itself."""
+    """For a source that assigns the offsets itself."""
 
     def test_looking_assigns_nothing(self, place: SourceBench) -> None:
         place.land("a", 2)
@@ -251,7 +251,7 @@ class AssigningSuite(Benched):
 
 
 class StartingSuite(Benched):
-    """Of a source whose declaration states where a partition starts."""
+    """For a source whose declaration states where a partition starts."""
 
     @pytest.mark.parametrize(("start", "at", "later"), [("earliest", 0, 0), ("latest", 7, 0), (3, 3, 3)])
     def test_where_a_partition_starts(self, place: SourceBench, start: str | int, at: int, later: int) -> None:
@@ -262,7 +262,7 @@ class StartingSuite(Benched):
 
 
 class FilingSuite(Benched):
-    """Of a source that `HasFiles`: its files have names, and can change or vanish."""
+    """For a source that `HasFiles`: its files have names, and can change or vanish."""
 
     def test_each_offset_of_the_spans_has_the_name_at_which_it_is_found(self, place: ChangingBench) -> None:
         for key in "ab":
@@ -313,7 +313,7 @@ class FilingSuite(Benched):
 
 
 class WaitingSuite(Benched):
-    """Of a source in which one partition alone may be unreadable."""
+    """For a source in which one partition alone may be unreadable."""
 
     def test_what_cannot_be_looked_at_is_left_out_alone_until_it_can_be(self, place: BlindBench) -> None:
         both = ("p:a", "p:b")
@@ -332,12 +332,12 @@ class WaitingSuite(Benched):
 
 
 class TimingSuite(Benched):
-    """Of a source that `HasTimes`."""
+    """For a source that `HasTimes`."""
 
     def test_a_time_holds_what_lies_between_the_first_of_its_beginning_and_the_first_of_its_end(
         self, place: StampedBench
     ) -> None:
-        at = float(round(time.time()) - 3600)  # of long ago a retention would take
+        at = float(round(time.time()) - 3600)  # a retention would delete older records
         place.stamp("a", (at, at + 10, at + 5, at + 20))  # one came late
         place.stamp("b", (at,))
         source = place.open().source
@@ -355,7 +355,7 @@ class TimingSuite(Benched):
 
 
 class LeavingSuite(Benched):
-    """Of a source in which something may be that is never read."""
+    """For a source that may have data that are never read."""
 
     def test_what_is_never_read_is_named_with_the_reason_and_is_no_offset(self, place: LitteredBench) -> None:
         place.land("a")
@@ -368,7 +368,7 @@ class LeavingSuite(Benched):
 
 
 class RenamingSuite(Benched):
-    """Of a source that keeps its offsets under the pipeline's name (`registry.RENAMES`)."""
+    """For a source that keeps its offsets under the pipeline's name (`registry.RENAMES`)."""
 
     def test_its_offsets_are_those_of_the_new_name_once_for_each_rename(self, place: RenamedBench) -> None:
         place.land("a", 2)

@@ -1,4 +1,4 @@
-"""The laws of a ledger over any log and files. One line puts both under the suite:
+"""The laws of a ledger over any log and files. One line tests both:
 
 class TestMyTable(TableSuite):
     bench = MyBench  # makes tables in a folder of the test's own
@@ -23,18 +23,18 @@ from rota.ledger.values import Batch, DataFile, Position, TableClaim
 
 
 class TableBench(Protocol):
-    """A place with one table; it looks at the rows without the port."""
+    """A place with one table; it reads the rows without the port."""
 
     def open(self, *, group: str = "g", meta: str = "0" * 32, pipeline: str = "p") -> Ledger:
-        """The table as this pipeline of this group sees it. Nothing is made yet."""
+        """Return the table for this pipeline of this group. Nothing is created yet."""
         ...
 
     def write(self, attempt: str, partition: str, offsets: range) -> DataFile:
-        """A file with one row for each offset, which no reader sees yet."""
+        """Write a file with one row for each offset, which no reader sees yet."""
         ...
 
     def rows(self) -> list[tuple[str, int]]:
-        """(partition, offset) of every row that a reader sees."""
+        """Return (partition, offset) of every row that a reader sees."""
         ...
 
 
@@ -135,7 +135,7 @@ class TableSuite:
 
     @pytest.mark.parametrize("op", ["skip", "retry"])
     def test_a_step_of_a_person_counts_as_a_batch(self, place: TableBench, op: str) -> None:
-        """A skip moves the offset; a retry moves nothing, and still no batch that was read before goes in after it."""
+        """A skip moves the offset; a retry moves nothing, but no batch that was read before it is committed after it."""
         table = place.open()
         run, person = (table.claim({"a": 7}, {"a": 0}) for _ in range(2))
         end = 2 if op == "skip" else 0
@@ -206,7 +206,7 @@ class TableSuite:
         assert Counter(place.rows()) == Counter(("a", at) for at in range(40))
         assert positions(table, "a") == {"a": (40, 20)}
 
-    # --- what a person is shown ---
+    # --- samples for a person ---
 
     def test_the_first_rows_of_a_commit_are_shown_and_all_of_a_partition_are_counted(self, place: TableBench) -> None:
         table = place.open()
@@ -234,7 +234,7 @@ class TableSuite:
     def test_in_any_order_nothing_is_lost_doubled_or_written_by_a_former_owner(
         self, place: TableBench, seed: int
     ) -> None:
-        """Several owners claim, sleep and commit in any order; each position and row is as one after the other would."""
+        """Several owners claim, sleep and commit in any order; positions and rows are those of a sequence."""
         random, table, names = Random(seed), place.open(), "abc"
         claims: list[TableClaim] = []
         newest, offsets = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
@@ -257,7 +257,7 @@ class TableSuite:
 
 
 class refused:  # noqa: N801
-    """The block raises `error`, which names the partitions; no row, position or log entry changed."""
+    """Assert that the block raises `error`, which names the partitions, and that no row, position or log entry changed."""
 
     def __init__(self, place: TableBench, table: Ledger, error: type[RotaError], *partitions: str) -> None:
         self.place, self.table, self.error, self.partitions = place, table, error, partitions
@@ -277,12 +277,12 @@ class refused:  # noqa: N801
 
 
 def positions(table: Ledger, *partitions: str) -> dict[str, tuple[int | None, int | None]]:
-    """Partition -> offset and token."""
+    """Return partition -> offset and token."""
     return {p: (one.offset, one.token) for p, one in table.read_positions(partitions).items()}
 
 
 def batch(place: TableBench, claim: TableClaim, size: int = 2) -> Batch:
-    """The next `size` offsets of each partition of the claim, a row each."""
+    """Write the next `size` offsets of each partition of the claim, one row each."""
     ranges: Mapping[str, tuple[int, int]] = {p: (at, at + size) for p, at in claim.offsets.items()}
     attempt = f"run-{uuid.uuid4().hex[:12]}"
     files = tuple(place.write(attempt, p, range(*of)) for p, of in ranges.items())
@@ -290,7 +290,7 @@ def batch(place: TableBench, claim: TableClaim, size: int = 2) -> Batch:
 
 
 def publish(place: TableBench, table: Ledger, partition: str) -> int:
-    """One more batch under one more token."""
+    """Commit one more batch under a new token."""
     token = (table.read_positions((partition,))[partition].token or 0) + 1
     claim = table.claim({partition: token}, {partition: 0})
     return table.commit(claim, batch(place, claim)).version

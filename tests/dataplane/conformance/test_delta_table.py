@@ -1,4 +1,4 @@
-"""The Delta tables keep what every table promises."""
+"""The Delta tables have the laws of every table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Landing folders keep what every source promises, on a disk and in a bucket."""
+"""Landing folders have the laws of every source, on a disk and in a bucket."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ class FilesBench:
         self._file(partition, offset).unlink()
 
     def blind(self, key: str) -> None:
-        """A file in the place of a folder: root may look into every folder."""
+        """Put a file in place of the folder: root may list every folder."""
         (self.folder / "land" / key).rename(self.folder / key)
         (self.folder / "land" / key).touch()
 
@@ -66,7 +66,7 @@ class FilesBench:
 
 
 class BucketBench(FilesBench):
-    """The same in a bucket; the tables are on a disk."""
+    """A landing folder in a bucket; the tables are on a disk."""
 
     def __init__(self, folder: Path, bucket: str) -> None:
         super().__init__(folder)
@@ -99,7 +99,7 @@ class FilesSuite(
     LeavingSuite,
     RenamingSuite,
 ):
-    """What landing folders keep wherever they are."""
+    """The suites of landing folders, on a disk or in a bucket."""
 
 
 class TestFilesSource(FilesSuite, WaitingSuite):

@@ -1,4 +1,4 @@
-"""The log of a Delta table, on a disk and in a bucket, and the log in memory keep what every log promises."""
+"""The log of a Delta table, on a disk and in a bucket, and the log in memory have the laws of every log."""
 
 from functools import cache
 from pathlib import Path
@@ -39,7 +39,7 @@ class TestMemoryLog(LogSuite):
 
 @settings(max_examples=40)
 @given(st.lists(st.one_of(st.tuples(st.sampled_from(BY), SETS), st.sampled_from(OTHERS)), max_size=20))
-@example([(BY[2], ONE), (BY[3], ONE), History.checkpoint, History.checkpoint_in_parts])  # the held checkpoint is gone
+@example([(BY[2], ONE), (BY[3], ONE), History.checkpoint, History.checkpoint_in_parts])  # its checkpoint is deleted
 def test_whatever_becomes_of_a_log_all_readers_report_the_same(steps: list[Step]) -> None:
     with TemporaryDirectory() as folder:
         play(History(f"{folder}/main", Path(folder) / "main"), steps)

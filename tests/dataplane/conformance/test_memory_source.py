@@ -1,4 +1,4 @@
-"""The source of the simulations keeps what every source promises."""
+"""The source of the simulations has the laws of every source."""
 
 from collections import Counter
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.dataplane.conformance.source_suite import ReplayingSuite, SharingSuit
 
 
 class MemoryBench:
-    """Rows of offsets that grow."""
+    """A bench whose partitions grow row by row."""
 
     def __init__(self, _: Path) -> None:
         self.landed: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The ledger over the log in memory keeps what every table promises."""
+"""The ledger over the log in memory has the laws of every table."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.dataplane.conformance.table_suite import TableSuite
 
 
 class MemoryBench:
-    """A table in memory; its rows are read from the commits of its log."""
+    """A table in memory. Its rows are read from the commits of its log."""
 
     def __init__(self, _: Path) -> None:
         self.log = MemoryLog()

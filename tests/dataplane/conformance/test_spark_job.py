@@ -1,4 +1,4 @@
-"""Spark keeps what every job promises."""
+"""The job on Spark has the laws of every job."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The worked example of docs/sources.md keeps what every source promises, on a real Spark too."""
+"""The worked example of docs/sources.md has the laws of every source, also on a real Spark."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ pipeline = Pipeline({source}, delta({{table!r}}), transform=transform, group="g"
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one line in `rota/registry.py`."""
+    """Replaces the one line in `rota/registry.py`."""
     monkeypatch.setattr(registry, "SOURCES", {**registry.SOURCES, Rows: SqliteSource.of})
 
 
@@ -48,7 +48,7 @@ def insert(database: Path, table: str, bodies: Iterable[str]) -> None:
 
 
 class RowsBench:
-    """A database; a row is one offset."""
+    """A database, in which a row is one offset."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.database = folder, folder / "rows.db"

@@ -1,4 +1,4 @@
-"""The job of the simulations keeps what every job promises."""
+"""The job of the simulations has the laws of every job."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.dataplane.conformance.job_suite import JobBench, JobSuite
 
 
 class TimedBench:
-    """Each offset is a record; there is nothing to read."""
+    """A bench in which each offset is a record, without data to read."""
 
     endpoint = None
 

@@ -1,4 +1,4 @@
-"""A Kafka broker for the tests, with its data in a folder of the test, and other producers."""
+"""A Kafka broker for the tests, with its data in a folder of the test; and other producers."""
 
 import signal
 import time
@@ -15,7 +15,7 @@ from tests.waiting import LONG, wait_until
 
 
 class Broker(KafkaBroker):
-    """A broker that cleans up at once, and what the tests do with it."""
+    """A broker that deletes expired data at once."""
 
     settings = SETTINGS | {
         "log.retention.check.interval.ms": "300",
@@ -25,29 +25,29 @@ class Broker(KafkaBroker):
     }
 
     def freeze(self) -> None:
-        """It answers nothing, and closes nothing. On a busy machine its threads go on for a while after the signal."""
+        """Freeze it: it answers and closes nothing. On a busy machine its threads run for a while after the signal."""
         self.process.signal_group(signal.SIGSTOP)
         threads = Path(f"/proc/{self.process.process.pid}/task")
         wait_until(lambda: all(one.read_text().rpartition(")")[2].split()[0] == "T" for one in threads.glob("*/stat")))
 
     def thaw(self) -> None:
-        """It goes on."""
+        """Continue after `freeze`."""
         self.process.signal_group(signal.SIGCONT)
 
-    # --- what a stranger does: no code of rota is in it
+    # --- clients that share no code with rota
 
     def grow(self, topic: str, partitions: int) -> None:
-        """So many partitions from now on."""
+        """Raise the number of partitions to this."""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(LONG)
         wait_until(lambda: len(self.admin.list_topics(topic, 5).topics[topic].partitions) == partitions)
 
     def remove(self, topic: str) -> None:
-        """The topic is gone."""
+        """Delete the topic."""
         self.admin.delete_topics([topic])[topic].result(LONG)
         wait_until(lambda: topic not in self.admin.list_topics(timeout=5).topics)
 
     def drop(self, topic: str, partition: int, before: int) -> None:
-        """The records before this offset are gone, as after their retention."""
+        """Delete the records before this offset, as the retention does."""
         place = TopicPartition(topic, partition, before)
         (done,) = self.admin.delete_records([place]).values()
         done.result(LONG)
@@ -61,7 +61,7 @@ class Broker(KafkaBroker):
         headers: list[tuple[str, bytes | None]] | None = None,
         stamps: Sequence[float] = (),
     ) -> None:
-        """Records, each confirmed; `stamps` are their times in seconds."""
+        """Produce records, each confirmed; `stamps` are their times in seconds."""
         producer = Producer(
             {"bootstrap.servers": self.servers, "linger.ms": 5, "queue.buffering.max.messages": 2_000_000}
         )
@@ -87,7 +87,7 @@ class Broker(KafkaBroker):
 
     @contextmanager
     def undecided(self, topic: str, partition: int, values: Iterable[bytes]) -> Iterator[None]:
-        """Records in a transaction that is open meanwhile, and is committed then."""
+        """Produce records in a transaction that is open in the context, and then committed."""
         producer = Producer({"bootstrap.servers": self.servers, "transactional.id": uuid.uuid4().hex})
         producer.init_transactions(LONG)
         producer.begin_transaction()
@@ -98,7 +98,7 @@ class Broker(KafkaBroker):
         producer.commit_transaction(LONG)
 
     def transact(self, topic: str, partition: int, values: Iterable[bytes], commit: bool) -> None:
-        """Records in a transaction of their own, which is committed, or aborted once all of them are in the log."""
+        """Produce records in one transaction. Commit it, or abort it once all of them are in the log."""
         producer = Producer({"bootstrap.servers": self.servers, "transactional.id": uuid.uuid4().hex})
         producer.init_transactions(LONG)
         producer.begin_transaction()
@@ -108,7 +108,7 @@ class Broker(KafkaBroker):
         (producer.commit_transaction if commit else producer.abort_transaction)(LONG)
 
     def read_end(self, topic: str, partition: int) -> int:
-        """The last stable offset."""
+        """Return the last stable offset."""
         place = TopicPartition(topic, partition)
         (found,) = self.admin.list_offsets(
             {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED
@@ -116,11 +116,11 @@ class Broker(KafkaBroker):
         return int(found.result(LONG).offset)
 
     def settle(self, topic: str, partition: int, end: int) -> None:
-        """Waits until the markers of the transactions are written."""
+        """Wait until the markers of the transactions are written."""
         wait_until(lambda: self.read_end(topic, partition) == end)
 
     def wait_settled(self, topic: str, partition: int) -> None:
-        """Waits until no transaction is undecided: the last stable offset is the end."""
+        """Wait until no transaction is undecided: the last stable offset is the end."""
 
         def is_settled() -> bool:
             place = TopicPartition(topic, partition)
@@ -130,7 +130,7 @@ class Broker(KafkaBroker):
         wait_until(is_settled)
 
     def read_all(self, topic: str, partition: int) -> list[tuple[int, bytes | None]]:
-        """Offset and value of what a plain consumer finds."""
+        """Return offset and value of the records that a plain consumer reads."""
         consumer = Consumer(
             {"bootstrap.servers": self.servers, "group.id": uuid.uuid4().hex, "enable.partition.eof": True}
         )
@@ -144,7 +144,7 @@ class Broker(KafkaBroker):
         return found
 
     def wait_compacted(self, topic: str, partition: int, most: int) -> None:
-        """Waits until so few records are left. A segment that is written to is left as it is: another record ends it."""
+        """Wait until so few records are left. The active segment is not cleaned: another record ends it."""
 
         def is_compacted() -> bool:
             self.produce(topic, partition, [b'{"n": -1}'], key=lambda _: b"other")

@@ -1,4 +1,4 @@
-"""One broker for all tests of Kafka; each has a topic of its own."""
+"""One broker for all tests of Kafka; each test has its own topic."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def worlds(tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, t
 
 @pytest.fixture
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker of one test alone."""
+    """A broker for one test."""
     running = Broker(tmp_path_factory.mktemp("mortal"))
     yield running
     running.stop()

@@ -1,4 +1,4 @@
-"""A topic whose partitions have the names that the suites of the ports call them by; Kafka's own are numbers."""
+"""A topic whose partitions have the names that the suites of the ports use; Kafka's own names are numbers."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -13,7 +13,7 @@ LETTERS = ("a", "b", "c", "d", "poison")
 class LetteredSource(KafkaSource):
     @classmethod
     def letter(cls, of: Source) -> Self:
-        """The same source under these names."""
+        """The Kafka source under these names."""
         assert isinstance(of, KafkaSource)
         return cls(of.declared, of.topic, of.group, of.index)
 

@@ -1,4 +1,4 @@
-"""A reader that takes its time, so that something can happen meanwhile."""
+"""A slow reader, so that something can happen during a read."""
 
 import sys
 import threading
@@ -12,7 +12,7 @@ from rota.dataplane.kafka import reading
 
 
 def make_slowly(mark: Path) -> Callable[..., Any]:
-    """Makes a batch of few records after a while, and leaves the mark that one was made."""
+    """Yield small batches after a while, and write a mark after the first."""
     real = reading.make_batch
 
     def make(*of: Any) -> Any:

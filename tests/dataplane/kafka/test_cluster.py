@@ -38,7 +38,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Brokers:
-    """Three of one cluster, of which the first, its controller, lives as long as the others' tests."""
+    """Three brokers of one cluster. The first is the controller, and no test kills it."""
 
     nodes: tuple[Broker, Broker, Broker]
 
@@ -47,13 +47,13 @@ class Brokers:
         return ",".join(one.servers for one in self.nodes)
 
     def make(self, topic: str, *replicas: list[int]) -> None:
-        """A topic with a partition for each list of nodes, the first of which leads it."""
+        """Create a topic with a partition for each list of nodes; the first node of a list is the leader."""
         admin = self.nodes[0].admin
         admin.create_topics([NewTopic(topic, len(replicas), replica_assignment=list(replicas))])[topic].result(LONG)
         wait_until(lambda: all(self.find_leader(topic, n) == of[0] for n, of in enumerate(replicas)))
 
     def find_leader(self, topic: str, partition: int) -> int:
-        """The node that leads the partition; -1 where none does."""
+        """Return the node that leads the partition; -1 if none does."""
         known = self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions
         return int(known[partition].leader) if partition in known else -1
 
@@ -64,7 +64,7 @@ class Brokers:
         )
 
     def elect_uncleanly(self, topic: str, partition: int, node: int) -> None:
-        """Make a replica the leader that is not in sync."""
+        """Make a replica the leader although it is not in sync."""
 
         def is_elected() -> bool:
             with suppress(KafkaException):
@@ -74,11 +74,11 @@ class Brokers:
         wait_until(is_elected)
 
     def end(self, node: int, topic: str, partition: int) -> None:
-        """kill -9, until another leads the partition or none."""
+        """Kill a node with -9. Wait until another node leads the partition, or none."""
         self.strike("kill", node, topic, partition)
 
     def strike(self, how: str, node: int, topic: str, partition: int) -> None:
-        """Kill or freeze a node, until it does not lead the partition."""
+        """Kill or freeze a node. Wait until it does not lead the partition."""
         getattr(self.nodes[node - 1], how)()
         wait_until(lambda: self.find_leader(topic, partition) != node)
 
@@ -99,7 +99,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 
 class ClusterBench(TopicBench):
-    """Partition `a` is on a broker of its own."""
+    """A bench whose partition `a` is on its own broker."""
 
     def __init__(self, folder: Path, brokers: Brokers, topic: str) -> None:
         super().__init__(folder, brokers.nodes[0], topic)
@@ -155,7 +155,7 @@ def test_a_leader_that_is_lost_in_a_batch_is_followed_by_another_and_each_record
     monkeypatch: pytest.MonkeyPatch,
     how: str,
 ) -> None:
-    """A frozen leader keeps its connections: the run ends by its own deadline, and the next one reads from another."""
+    """A frozen leader keeps its connections: the run ends at its own deadline, and the next one reads from another."""
     monkeypatch.setattr(looking, "PATIENCE", 5.0)
     monkeypatch.setattr(reading, "SILENCE", 5.0)
     worlds = Worlds(tmp_path, endpoint, spark, brokers.nodes[0], topic)
@@ -193,7 +193,7 @@ def test_a_leader_that_is_lost_in_a_batch_is_followed_by_another_and_each_record
 def test_an_unclean_election_parks_the_partition_that_lost_records_and_no_other(
     tmp_path: Path, endpoint: str, spark: SparkSession, brokers: Brokers, topic: str
 ) -> None:
-    """The new leader has the first 10 of 30 records that the table has, then gives 40 others their offsets."""
+    """The new leader has the first 10 of the table's 30 records, and assigns the offsets of the others to 40 new records."""
     worlds = Worlds(tmp_path, endpoint, spark, brokers.nodes[0], topic)
     brokers.make(topic, [2, 3], [1, 3])
     world, (first, second, third) = worlds.open(), brokers.nodes

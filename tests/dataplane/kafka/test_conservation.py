@@ -1,7 +1,6 @@
-"""Random records, transactions and batches: each record that was committed is in the table once, and no other.
+"""Random records, transactions and batches: the table has each committed record once, and no other.
 
-The checker compares with what was produced, not with a consumer's records. What is taken away from outside ends in damage
-that it counts.
+The checker compares with the produced records, not with a consumer's. Each ablation causes damage that it counts.
 """
 
 import random
@@ -26,7 +25,7 @@ PARTITIONS = 3
 
 
 def play(worlds: Worlds, seed: int) -> tuple[World, dict[str, list[int]], int]:
-    """A world after a random story, the numbers that were produced for good of each partition, and how many are bad."""
+    """Return a world after random steps, the committed numbers of each partition, and how many are bad."""
     draw, broker, topic = random.Random(seed), worlds.broker, worlds.topic
     world = worlds.make(PARTITIONS, more=f', max_records={draw.choice((3, 17, 1000))}, tombstones="skip"')
     keys = tuple(map(str, range(PARTITIONS)))
@@ -65,7 +64,7 @@ def test_each_committed_record_is_in_the_table_once_and_no_other(worlds: Worlds,
 
 
 def make_careless(isolation: str, patience: float) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """A reader that takes what comes in this isolation until nothing came for so many seconds."""
+    """Ablation: a reader in this isolation that ends when nothing came for so many seconds."""
 
     def read(
         topic: str, client: dict[str, str], share: Any, ids: dict[int, str], *_: object

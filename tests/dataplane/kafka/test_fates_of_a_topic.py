@@ -1,4 +1,4 @@
-"""A record of a topic has the fate that it has in a file: the table `fates`, on a real broker."""
+"""A record of a topic has the same fate as in a file: the table `fates`, on a real broker."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The broker dies or falls silent in the middle of a batch: the run ends by our own deadline, and nothing is lost."""
+"""The broker dies or stops answering in the middle of a batch: the run ends at rota's deadline, and nothing is lost."""
 
 import sys
 import threading
@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 MOMENTS: dict[str, tuple[Any, str, int]] = {
     "planning": (KafkaSource, "plan_jobs", 1),
     "reading": (KafkaSource, "read", 1),  # Spark's tasks find no broker
-    "looking again": (KafkaSource, "find_broken", 2),  # the job is done, and its ranges are looked at
+    "looking again": (KafkaSource, "find_broken", 2),  # the job is done, and its ranges are checked
     "committing": (Ledger, "commit", 1),
 }
 
@@ -37,7 +37,7 @@ def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
 def strike_before(
     real: Callable[..., Any], calls: list[int], last: int, strike: Callable[[], None]
 ) -> Callable[..., Any]:
-    """Strikes once, before the `last` of these calls."""
+    """Inject the fault once, before the `last` of these calls."""
 
     def call(*args: Any, **more: Any) -> Any:
         calls.append(len(calls))
@@ -79,7 +79,7 @@ def test_every_record_is_in_the_table_once(
 def test_what_dies_while_it_gives_records_ends_the_batch(
     tmp_path: Path, endpoint: str, spark: SparkSession, mortal: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slow reader is in the middle of its range."""
+    """The fault comes while a slow reader is in the middle of its range."""
     worlds = Worlds(tmp_path, endpoint, spark, mortal, "orders")
     world = worlds.make()
     world.give("0")

@@ -1,4 +1,4 @@
-"""A worker is killed in the middle of a batch, or wakes up late: its successor consumes, and each record is there once."""
+"""A worker is killed in the middle of a batch, or resumes late: its successor consumes, and no record is lost or doubled."""
 
 import threading
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_a_worker_whose_spark_is_killed_in_a_batch_is_followed_by_another(
 
 
 def overtake(world: World, fence: Callable[[Ledger, Any], Any], patch: pytest.MonkeyPatch) -> list[Any]:
-    """What becomes of a run that read its batch, and commits after another worker has taken its partitions and consumed."""
+    """Return the result of a run that commits its batch after another worker has claimed its partitions and consumed."""
     real, asleep = Ledger.commit, threading.Event()
 
     def commit_late(self: Ledger, claimed: Any, batch: Any) -> Any:
@@ -78,7 +78,7 @@ def test_the_late_commit_of_a_zombie_is_refused_and_on_a_fresh_handle_it_doubles
 ) -> None:
     world = worlds.make(2)
     world.give(*KEYS)
-    for first, count in ((0, 1), (1, 300)):  # a table that is there, with its columns
+    for first, count in ((0, 1), (1, 300)):  # the table exists, with its columns
         for n in (0, 1):
             worlds.broker.produce(worlds.topic, n, number(count, 1000 * n + first))
         if not first:

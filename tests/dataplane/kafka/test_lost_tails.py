@@ -1,4 +1,4 @@
-"""A partition loses records that the table has, and gives their offsets to others."""
+"""A partition loses records that the table has, and assigns their offsets to others."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 
 def lose(broker: Broker, topic: str, partition: int) -> None:
-    """What was never flushed is gone, as after a power cut; the broker runs again."""
+    """Lose the records that were never flushed, as after a power cut, and restart the broker."""
     broker.kill()
     data = broker.folder / "data"
     (data / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
@@ -30,7 +30,7 @@ def lose(broker: Broker, topic: str, partition: int) -> None:
 
 
 def count_differing(world: World, broker: Broker, topic: str, partition: int) -> int:
-    """At how many offsets the table and the topic have other records."""
+    """Return at how many offsets table and topic have different records."""
     rows = {r["_offset"]: r["n"] for r in log(world.table / "main").rows() if r["_partition"] == f"p:{partition}"}
     truth = dict(broker.read_all(topic, partition))
     return sum(truth[at] != (b'{"n": %d}' % rows[at] if at in rows else b"") for at in truth)
@@ -39,7 +39,7 @@ def count_differing(world: World, broker: Broker, topic: str, partition: int) ->
 def test_a_partition_that_was_cut_and_filled_again_is_parked_and_one_that_was_not_goes_on(
     tmp_path: Path, endpoint: str, spark: SparkSession, mortal: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each has a new leader epoch. One lost its records, and has more than before now."""
+    """Both have a new leader epoch. One lost its records, and now has more than before."""
     worlds = Worlds(tmp_path, endpoint, spark, mortal, "orders")
     world = worlds.make(2)
     world.give("0", "1")
@@ -66,7 +66,7 @@ def test_a_partition_that_was_cut_and_filled_again_is_parked_and_one_that_was_no
         skip(world.tree, world.ports, "p:0")
     assert count_differing(world, mortal, "orders", 1) == 0
 
-    # a topic that cannot be seen for a while parks nothing for an operator
+    # a topic that is missing for a while parks nothing
     mortal.produce("orders", 1, number(10))
     with monkeypatch.context() as patched:
         patched.setattr(Topic, "read_metadata", lambda _: None)
@@ -83,7 +83,7 @@ def test_a_partition_that_was_cut_and_filled_again_is_parked_and_one_that_was_no
 
 
 def test_a_skip_takes_back_the_leader_epoch(worlds: Worlds) -> None:
-    """The skipped records may be of a later epoch than the one that was noted."""
+    """The skipped records may be of a later epoch than the stored one."""
     world, broker, topic = worlds.make(), worlds.broker, worlds.topic
     world.give("0")
     broker.produce(topic, 0, number(3))

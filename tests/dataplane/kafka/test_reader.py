@@ -1,4 +1,4 @@
-"""What a task of Spark's reads of a share, without Spark, on a real broker."""
+"""The records that a Spark task reads from its share, without Spark, on a real broker."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from tests.dataplane.kafka.broker import Broker
 from tests.dataplane.kafka.raw_records import send
 from tests.waiting import wait_until
 
-NAMES = {  # header name -> what a reader makes of it; None: not UTF-8. The library cuts a name at a NUL
+NAMES = {  # header name -> the name that a reader returns; None: not UTF-8. The library cuts a name at a NUL
     b"": "", b"a": "a", "für €😀".encode(): "für €😀", b"nul\0": "nul",
     "für".encode("latin-1"): None, b"\xff": None, b"\x80": None, b"\xed\xa0\x80": None, b"\xc0\x80": None, b"\xf0\x9f": None,
 }  # fmt: skip
@@ -29,7 +29,7 @@ STAMPS = {  # ms since 1970 -> whether a row has it
 def read(
     broker: Broker, topic: str, start: int, end: int, *columns: str, client: Mapping[str, str] = {}
 ) -> list[dict[str, Any]]:
-    """The records of a range of partition 0."""
+    """Read a range of partition 0."""
     settings = {"bootstrap.servers": broker.servers, **client}
     beside = {name: f"_{name}" for name in columns}
     batches = reading.read(topic, settings, ((0, start, end),), {0: "p:0"}, beside, True)
@@ -39,7 +39,7 @@ def read(
 def test_nothing_of_a_record_beyond_the_range_is_read(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A range of one offset fails for this offset alone, whatever arrives with it."""
+    """A range of one offset fails because of this offset only, whatever arrives with it."""
     poison, count = {3}, 6
     broker.make(topic, 1)
     broker.produce(topic, 0, (b"%d" % n for n in range(count)), key=lambda n: b"%d" % n)
@@ -62,7 +62,7 @@ def test_nothing_of_a_record_beyond_the_range_is_read(
 
 
 def test_header_names_that_are_not_utf8_end_no_process(broker: Broker, topic: str) -> None:
-    """Each name alone, and between good ones, so often that CPython specializes the call."""
+    """Each name alone, and among good ones, so often that CPython specializes the call."""
     broker.make(topic, 1)
     expected = []
     for name in NAMES:
@@ -80,7 +80,7 @@ def test_header_names_that_are_not_utf8_end_no_process(broker: Broker, topic: st
 
 
 def test_without_the_checked_call_such_a_name_ends_the_process(broker: Broker, topic: str) -> None:
-    """The ablation: headers are asked for by a plain call, as often as it takes."""
+    """Ablation: headers are read by a plain call, until the process dies."""
     broker.make(topic, 1)
     send(broker.servers, topic, [b"\xff"])
     code = (
@@ -95,7 +95,7 @@ def test_without_the_checked_call_such_a_name_ends_the_process(broker: Broker, t
 
 def test_a_time_that_no_reader_can_hold_is_null(broker: Broker, topic: str) -> None:
     broker.make(topic, 1, message_timestamp_after_max_ms=str(2**63 - 1), retention_ms="-1")
-    stamps = [stamp for stamp in STAMPS if stamp]  # 0: the library takes the time of the call
+    stamps = [stamp for stamp in STAMPS if stamp]  # 0: the library uses the time of the call
     producer = broker.open_producer()
     for stamp in stamps:
         producer.produce(topic, b"{}", partition=0, timestamp=stamp)
@@ -114,7 +114,7 @@ def _read_stamps(broker: Broker, topic: str, end: int) -> Any:
 def test_a_task_holds_few_large_records_wherever_their_bytes_are(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """Also where no column asks for keys and headers. Without their weight all that arrived is held."""
+    """Also if no column needs keys and headers. If their bytes are not counted, everything that arrived is held."""
     large, count = os.urandom(200_000), 60
     broker.make(topic, 1)
     broker.produce(
@@ -133,7 +133,7 @@ def test_a_task_holds_few_large_records_wherever_their_bytes_are(
     def read_most() -> int:
         held.clear()
         assert len(read(broker, topic, 0, count)) == count
-        return max(held[1:]) * len(large)  # behind the first, of `FEW`
+        return max(held[1:]) * len(large)  # after the first, of `SAMPLE` records
 
     assert read_most() <= 1 << 20
     monkeypatch.setattr(reading, "weigh", lambda found: sum(len(m.value()) for m in found))
@@ -143,7 +143,7 @@ def test_a_task_holds_few_large_records_wherever_their_bytes_are(
 def test_aborted_records_are_passed_at_any_speed_and_no_further_than_asked(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Over a slow network nothing but aborted records arrives for longer than the reader's patience. Without the reports of
+    """Over a slow network only aborted records arrive for longer than the reader's timeout. Without the reports of
     librdkafka the reader fails."""
     broker.make(topic, 1)
     count = 16_000
@@ -165,7 +165,7 @@ def test_aborted_records_are_passed_at_any_speed_and_no_further_than_asked(
     assert [row["_offset"] for row in read(broker, topic, 50, count + 6, client=slow)] == [*range(count + 1, count + 6)]
     looked = Topic(topic, {"bootstrap.servers": broker.servers, **slow})
 
-    def find_behind() -> int:  # one look lasts a second: a busy machine may see nothing in it
+    def find_behind() -> int:  # one poll lasts a second: on a busy machine it may return nothing
         means, behind = looked.weigh({0: 50})
         assert not means
         return behind[0] if behind[0] > 100 else 0

@@ -35,7 +35,7 @@ POISON = '.withColumn("n", F.when(frame["_partition"] == "p:poison", F.raise_err
 
 
 class TopicOnSpark:
-    """Records, read by the Spark of the tests."""
+    """A bench of records, read by the Spark of the tests."""
 
     def __init__(self, worlds: Worlds) -> None:
         self.world, self.broker = worlds.make(len(LETTERS), transform=POISON), worlds.broker
@@ -59,7 +59,7 @@ class TestTopicOnSpark(JobSuite):
 def test_a_batch_looks_at_the_topic_once_to_observe_and_once_after_spark(
     worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker got six requests a batch, and the note with the topic's id was read as often."""
+    """The broker got six requests per batch, and the record with the topic's id was read as often."""
     world, asked = worlds.make(2), Counter[str]()
     read, note = Topic.read_metadata, kafka_source.read
     monkeypatch.setattr(Topic, "read_metadata", lambda topic: (asked.update(["metadata"]), read(topic))[1])
@@ -204,7 +204,7 @@ def test_what_the_retention_took_parks_with_one_line_and_one_skip_goes_on(worlds
 
 
 def test_odd_times_and_headers_stop_no_partition(worlds: Worlds) -> None:
-    """-1 ms states that a record has no time. Nanoseconds in place of milliseconds are beyond what a timestamp holds."""
+    """-1 ms means that a record has no time. Nanoseconds in place of milliseconds are out of the range of a timestamp."""
     worlds.broker.make(worlds.topic, 1, message_timestamp_after_max_ms=str(2**63 - 1), retention_ms="-1")
     world = worlds.open(more=', columns=("timestamp", "headers")')
     now = round(time.time(), 3)
@@ -222,7 +222,7 @@ def test_odd_times_and_headers_stop_no_partition(worlds: Worlds) -> None:
 
 @pytest.mark.parametrize("moment", ["look_again", "write_together"])
 def test_what_the_retention_takes_once_it_was_read_is_in_the_table(worlds: Worlds, moment: str) -> None:
-    """It was read completely, then dropped, and an operator could only skip it. Now it parks before it is read."""
+    """The range was read completely, then dropped, and an operator could only skip it. Now it parks before it is read."""
     world, broker, topic = worlds.make(1), worlds.broker, worlds.topic
     world.give("0")
     broker.produce(topic, 0, number(8))
@@ -239,7 +239,7 @@ def test_what_the_retention_takes_once_it_was_read_is_in_the_table(worlds: World
 def test_a_topic_made_anew_is_noticed_before_anything_is_written(
     worlds: Worlds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A partition at offset 0 lost nothing: it is parked like the others, and no skip takes a record of the other topic."""
+    """A partition at offset 0 lost nothing, but parks like the others. No skip skips a record of the new topic."""
     world, broker, topic = worlds.make(2), worlds.broker, worlds.topic
     world.give("0", "1")
     broker.produce(topic, 0, number(3))
@@ -276,7 +276,7 @@ def test_partitions_that_were_added_are_consumed_as_a_whole(worlds: Worlds) -> N
 
 def test_what_was_stamped_in_a_time_is_replayed_as_long_as_it_is_there(worlds: Worlds) -> None:
     world, broker, topic = worlds.make(2), worlds.broker, worlds.topic
-    at = float(round(time.time()) - 3600)  # of long ago the retention would take
+    at = float(round(time.time()) - 3600)  # the retention would delete older records
     world.give("0", "1")
     broker.produce(topic, 0, number(4), stamps=[at + n for n in range(4)])
     broker.produce(topic, 1, number(2, 10), stamps=[at, at + 900])

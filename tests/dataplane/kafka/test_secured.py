@@ -1,5 +1,5 @@
-"""A broker that wants TLS, a login (SCRAM) and rights: settings pass through to every consumer, and no secret is shown. What
-a broker refuses parks no partition; after the login or the right is valid again, runs continue."""
+"""A broker that requires TLS, a login (SCRAM) and rights: every consumer gets the settings, and no secret is shown. If
+the broker refuses, no partition is parked; once the login or the right is valid again, runs continue."""
 
 import logging
 import subprocess
@@ -42,12 +42,12 @@ SETTINGS = {
     "ssl.keystore.type": "PKCS12",
     "ssl.keystore.password": "storeword",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",  # of the listener without a login, which is the tests' own
+    "super.users": "User:ANONYMOUS",  # of the listener without a login, which the tests use
 }
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """The certificate of localhost, which signed itself, and a store of it with its key."""
+    """A self-signed certificate of localhost, and a key store with it and its key."""
     ca, key, store = folder / "ca.pem", folder / "key.pem", folder / "broker.p12"
     for command in (
         f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
@@ -66,7 +66,7 @@ class Secured:
     ca: Path
 
     def declare(self, topic: str) -> str:
-        """The rest of a pipeline file over the topic."""
+        """Return the rest of a pipeline file over the topic."""
         more = MORE.format(ca=str(self.ca))
         return TEXT.format(servers=self.broker.secured_servers, topic=topic, schema="n int", more=more, transform="")
 
@@ -102,7 +102,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 def world(
     tmp_path: Path, endpoint: str, spark: SparkSession, secured: Secured, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> World:
-    """Two partitions, of which a run has consumed five records."""
+    """A world with two partitions, of which a run has consumed five records."""
     monkeypatch.setattr(looking, "PATIENCE", 3.0)
     monkeypatch.setattr(reading, "SILENCE", 3.0)
     monkeypatch.setenv("KAFKA_WORD", WORD)
@@ -134,7 +134,7 @@ def test_no_secret_is_shown(world: World, monkeypatch: pytest.MonkeyPatch, caplo
 def test_a_password_that_changes_while_a_run_serves_ends_it_and_the_next_run_reads_the_new_one(
     world: World, secured: Secured, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: bool
 ) -> None:
-    """Kafka keeps a connection open whose password was changed: then the run's own client still has answers."""
+    """Kafka keeps a connection open whose password was changed: then the run's own client still gets answers."""
     file = tmp_path / "word"
     file.write_text(f"{WORD}\n")
     monkeypatch.delenv("KAFKA_WORD")
@@ -169,7 +169,7 @@ def test_a_client_whose_login_was_refused_does_not_try_again_in_the_background(
     monkeypatch.setenv("KAFKA_WORD", OTHER)
     with pytest.raises(EnvironmentFailed, match="Set KAFKA_WORD for Dagster's code server and its runs, and restart"):
         world.ports.source.list_keys()
-    wait_until(lambda: count_threads() < before)  # the valid login of before was replaced, too
+    wait_until(lambda: count_threads() < before)  # the former valid login was replaced, too
 
 
 @pytest.mark.parametrize("left", [(), (AclOperation.DESCRIBE,)], ids=["no right", "without Read"])

@@ -1,4 +1,4 @@
-"""A topic as a source, without Spark, on a real broker: it keeps what every source promises, and what Kafka adds."""
+"""A topic as a source, without Spark, on a real broker: the laws of every source, and those of Kafka."""
 
 import json
 import sys
@@ -50,7 +50,7 @@ def test_the_end_of_a_partition_is_where_an_open_or_undecided_transaction_begins
     bench.land("a", 2)
     broker.transact(bench.topic, 0, [b"{}"] * 3, commit=False)
     broker.transact(bench.topic, 0, [b"{}"] * 3, commit=True)
-    wait_until(lambda: bench.open().source.observe(("p:a",)).ends == {"p:a": 10})  # with two markers, written behind it
+    wait_until(lambda: bench.open().source.observe(("p:a",)).ends == {"p:a": 10})  # with two markers, written after it
     with broker.undecided(bench.topic, 0, [b"{}"]):
         bench.land("a", 2)
         assert bench.open().source.observe(("p:a",)).ends == {"p:a": 10}
@@ -119,7 +119,7 @@ def test_the_offsets_of_the_group_are_there_for_kafkas_own_tools(bench: TopicBen
     assert isinstance(source, KafkaSource)
     group = f"seen-{bench.topic}"
 
-    def are_noted() -> bool:  # not while the group's coordinator starts
+    def are_noted() -> bool:  # false while the group's coordinator starts
         source.acknowledge({"p:b": 3})
         source.acknowledge({})
         source.close()
@@ -165,7 +165,7 @@ def test_a_task_holds_few_large_records_at_a_time(
     client = {"bootstrap.servers": broker.servers}
     batches = list(reading.read(bench.topic, client, ((0, 0, 60),), {0: "p:a"}, {}, True))
     assert sum(one.num_rows for one in batches) == 60
-    found = max(one.nbytes for one in batches[1:])  # behind the first, of `FEW`
+    found = max(one.nbytes for one in batches[1:])  # after the first, of `SAMPLE` records
     assert found <= 1 << 20 if room == 1 << 20 else found > 5 << 20
 
 

@@ -1,4 +1,4 @@
-"""The demo's flights in a topic: what is produced by months is what the verifier's own consumer finds."""
+"""The demo's flights in a topic: the verifier's own consumer reads what was produced month by month."""
 
 import pyarrow as pa
 import pyarrow.csv as pcsv

@@ -1,4 +1,4 @@
-"""`rota try` on a topic: the first records of each partition, and one that the transform fails for."""
+"""`rota try` on a topic: the first records of each partition, and one for which the transform fails."""
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 

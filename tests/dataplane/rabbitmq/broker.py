@@ -1,4 +1,4 @@
-"""A RabbitMQ of the tests' own: Debian's package, on loopback, with its data in a folder of the test."""
+"""A RabbitMQ for the tests: Debian's package, on loopback, with its data in a folder of the test."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 
 
 class Broker:
-    """A running broker; no other test knows its ports."""
+    """A running broker on its own ports."""
 
     def __init__(self, folder: Path) -> None:
         assert PROGRAMS.exists(), "RabbitMQ is not installed. Type: make tools"
@@ -44,7 +44,7 @@ class Broker:
         self.process = self.start()
 
     def start(self) -> "subprocess.Popen[bytes]":
-        """The broker's process, once it answers: with what was confirmed before, if it was killed."""
+        """Start the broker, and wait until it answers. After a kill it still has the confirmed messages."""
         with (self.folder / "out").open("ab") as out:
             process = subprocess.Popen(
                 [str(PROGRAMS / "rabbitmq-server")], env=self.environ, stdout=out, stderr=out, start_new_session=True
@@ -54,7 +54,7 @@ class Broker:
         return process
 
     def kill(self) -> None:
-        """kill -9, and no broker answers any more."""
+        """Kill the broker with -9, and wait until nothing answers."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(LONG)
         wait_until(lambda: not self.answers())
@@ -64,17 +64,17 @@ class Broker:
         return is_listening(self.port)
 
     def stop(self) -> None:
-        """Ends it, and the name server that it started."""
+        """Stop it, and the name server that it started."""
         self.process.terminate()
         self.process.wait(LONG)
         subprocess.run([shutil.which("epmd") or "epmd", "-kill"], env=self.environ, check=False, capture_output=True)
 
     def connect(self) -> pika.BlockingConnection:
-        """A connection of a stranger: no code of rota is in it."""
+        """A connection that shares no code with rota."""
         return pika.BlockingConnection(pika.URLParameters(self.url))
 
     def take_all(self, queue: str) -> list[tuple[dict[str, object], bytes]]:
-        """Headers and body of every message in the queue, which is empty after it."""
+        """Return headers and body of every message in the queue, and empty it."""
         found = []
         with self.connect() as connection:
             channel = connection.channel()

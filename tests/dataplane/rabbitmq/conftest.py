@@ -1,4 +1,4 @@
-"""One broker for all tests of RabbitMQ; each has queues of its own."""
+"""One broker for all tests of RabbitMQ; each test has its own queues."""
 
 from collections.abc import Iterator
 from uuid import uuid4
@@ -18,7 +18,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker on a busy machine is silent for longer: a run would leave what comes late to the next, as it should."""
+    """A broker on a busy machine pauses longer: a run would, correctly, leave late messages to the next run."""
     monkeypatch.setattr(numbered_source, "QUIET", 5.0)
     monkeypatch.setattr(stream_source, "STILL", 1.5)
 

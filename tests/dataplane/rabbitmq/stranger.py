@@ -1,4 +1,4 @@
-"""A publisher and a consumer that no code of rota is in: what they do to the queues is what a broker does."""
+"""A publisher and a consumer that share no code with rota."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ SINGLE = {"x-single-active-consumer": True}
 
 
 def declare(broker: Broker, *queues: str) -> None:
-    """Durable queues with one active consumer."""
+    """Declare durable queues with a single active consumer."""
     with broker.connect() as connection:
         for queue in queues:
             connection.channel().queue_declare(queue, durable=True, arguments=SINGLE)
 
 
 def put(broker: Broker, queue: str, bodies: Mapping[int, bytes], **headers: Any) -> None:
-    """Messages with these sequences, in this order."""
+    """Publish messages with these sequences, in this order."""
     with broker.connect() as connection:
         channel = connection.channel()
         channel.tx_select()
@@ -30,13 +30,13 @@ def put(broker: Broker, queue: str, bodies: Mapping[int, bytes], **headers: Any)
 
 
 def remove(broker: Broker, queue: str, sequence: int) -> None:
-    """The message is gone; the others are where they were."""
+    """Delete the message; the others keep their places."""
     with hold_messages(broker, queue, None) as held:
         held.ack([tag for tag, n in held.messages if n == sequence])
 
 
 class Held:
-    """What a consumer was given and has not acknowledged: pairs of tag and sequence."""
+    """The unacknowledged messages of a consumer: pairs of tag and sequence."""
 
     def __init__(self, channel: Any, messages: list[tuple[int, int]]) -> None:
         self.channel, self.messages = channel, messages
@@ -48,7 +48,7 @@ class Held:
 
 @contextmanager
 def hold_messages(broker: Broker, queue: str, count: int | None) -> Iterator[Held]:
-    """A consumer that holds the first messages of the queue (None: all), and at the end closes as one should."""
+    """A consumer that holds the first messages of the queue (None: all), and closes gracefully at the end."""
     with broker.connect() as connection:
         channel = connection.channel()
         ready = channel.queue_declare(queue, passive=True).method.message_count

@@ -1,4 +1,4 @@
-"""`rota check` on pipelines of RabbitMQ: one line states what is wrong and what to do."""
+"""`rota check` on pipelines of RabbitMQ: one line states the fault and the next step."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The broker is killed in the middle of a batch, each time at another moment: every message is in the table once."""
+"""The broker is killed at several moments of a batch: every message is in the table once."""
 
 import json
 from collections import Counter
@@ -23,14 +23,14 @@ from rota.rabbitmq import queues
 pipeline = Pipeline(source=queues({url!r}, prefix="orders", count=2, schema="n int"), table=delta({{table!r}}), group="g")
 """
 MOMENTS: dict[str, tuple[Any, str]] = {
-    "taking": (Inbox, "take"),  # the run holds some messages, and others are on their way
+    "taking": (Inbox, "take"),  # the run holds some messages, and others are in transit
     "committing": (Ledger, "commit"),  # it holds all of them, and Spark has written them
 }
 
 
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[Broker]:
-    """A broker of this test alone."""
+    """A broker for this test only."""
     (tmp_path / "broker").mkdir()
     broker = Broker(tmp_path / "broker")
     yield broker
@@ -38,7 +38,7 @@ def mortal(tmp_path: Path) -> Iterator[Broker]:
 
 
 def kill_before(real: Callable[..., Any], broker: Broker, killed: list[int], last: int) -> Callable[..., Any]:
-    """Kills the broker once, before the `last` of these calls."""
+    """Kill the broker once, before the `last` of these calls."""
 
     def call(*args: Any, **more: Any) -> Any:
         killed.append(len(killed))

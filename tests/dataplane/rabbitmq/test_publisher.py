@@ -1,4 +1,4 @@
-"""The publisher: a key's queue, and a sequence for each queue that has no hole and means one message for ever."""
+"""The publisher: the queue of a key, and per queue a sequence without holes, whose numbers never change their message."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from tests.docs.pages import find_blocks
 
 
 def damage(broker: Broker, prefix: str, queues: int, confirmed: list[bytes]) -> dict[str, int]:
-    """What is wrong with the queues, which are empty after it: holes, numbers with two messages, messages that were
-    confirmed and are not there."""
+    """Count the faults of the queues, and empty them: holes, numbers with two messages, confirmed messages that are
+    missing."""
     holes = doubled = 0
     there: set[bytes] = set()
     for number in range(queues):
@@ -85,7 +85,7 @@ def test_several_publishers_share_a_sequence(broker: Broker, prefix: str) -> Non
 
 
 class Death(Exception):
-    """The process ends here."""
+    """Replaces a kill of the process."""
 
 
 def die(*_: object) -> None:
@@ -93,7 +93,7 @@ def die(*_: object) -> None:
 
 
 def die_at(broker: Broker, prefix: str, step: int, after: bool, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a publisher of one chunk came to this step and died there, before or after the broker confirmed it."""
+    """Return whether a publisher of one chunk reached this step and died there, before or after the broker confirmed it."""
     with monkeypatch.context() as patch, Publisher(broker.url, prefix, 1) as publisher:
         send, left = Link.send, [step]
 
@@ -114,7 +114,7 @@ def die_at(broker: Broker, prefix: str, step: int, after: bool, monkeypatch: pyt
 
 
 def kill_everywhere(broker: Broker, prefix: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """The damage after publishers died before and after every step, and one after each of them did not."""
+    """Return the faults after publishers died before and after every step, with one that succeeded after each."""
     confirmed, deaths = [], 0
     for step in range(4):
         for after in (False, True):
@@ -136,7 +136,7 @@ def test_whatever_a_publisher_dies_in_the_sequence_is_whole(
     ("forget", "damaged"),
     [
         (lambda found: Ledger(found.next), "holes"),  # the chunk that a dead publisher left is not published
-        (lambda found: Ledger(found.next - len(found.chunk)), "doubled"),  # its numbers are given once more
+        (lambda found: Ledger(found.next - len(found.chunk)), "doubled"),  # its numbers are assigned again
     ],
 )
 def test_without_the_chunk_of_the_ledger_the_sequence_breaks(

@@ -1,4 +1,4 @@
-"""The names in RabbitMQ that docs/protocol.md lists are those of the code."""
+"""The code uses the names in RabbitMQ that docs/protocol.md lists."""
 
 import re
 

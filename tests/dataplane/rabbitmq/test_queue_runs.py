@@ -79,8 +79,8 @@ def test_what_is_published_is_consumed_once(
 def test_a_body_of_csv_is_one_line_and_all_of_it(
     tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, prefix: str
 ) -> None:
-    """What follows a line end Spark's parser of one text drops: such a body is bad, as are those that no line of a file
-    with this schema would be."""
+    """Spark's parser of one text drops everything after a line end: such a body is bad, as is a body that no line of a file
+    with this schema can be."""
     text = declare(broker, prefix, 1, more=", format='csv', options={'sep': ';'}")
     world = World(tmp_path, endpoint, text, spark=spark)
     good = [b"1;a", b"2;", b'3;"b;c"\n', "4;d\u2028e\r\n".encode()]
@@ -126,7 +126,7 @@ def test_a_hole_parks_its_partition_until_it_is_skipped(queue_world: World, brok
 
 
 def test_a_long_hole_is_skipped_in_one_step(queue_world: World, broker: Broker, prefix: str) -> None:
-    """Its end lay beyond what waits, so that `--to` was refused, and without it each step was one message."""
+    """Its end was after the last waiting message: `--to` was refused, and without it each step skipped one message."""
     stranger.declare(broker, *(f"{prefix}{n}" for n in range(3)))
     stranger.put(broker, f"{prefix}1", dict.fromkeys(range(500, 540), b'{"n": 1}'))
     queue_world.give("1")
@@ -192,8 +192,8 @@ OTHERWISE = ['[{"n": 1}]', "", " ", "null", '{"n": 1}{"n": 2}', '{"n": 1} x', "{
 
 
 def verdicts(table: Path) -> dict[object, object]:
-    """Offset -> the row without its partition, or the raw text of a bad record. Of an object in a column of text Spark keeps
-    the blanks only where it reads a file."""
+    """Return offset -> the row without its partition, or the raw text of a bad record. If a column of text has an object,
+    Spark keeps the blanks only when it reads a file."""
     good = {
         r["_offset"]: (r["n"], r["word"] and str(r["word"]).replace('": ', '":')) for r in log(table / "main").rows()
     }

@@ -1,4 +1,4 @@
-"""Queues as a source, without Spark: they keep what every source promises, and no message is lost or taken twice."""
+"""Queues as a source, without Spark: the laws of every source, and no message is lost or consumed twice."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ from tests.dataplane.rabbitmq.broker import Broker
 
 
 class QueuesBench:
-    """Queues of their own; a message is one offset. Only one reader is open at a time."""
+    """A bench of queues; a message is one offset. Only one reader is open at a time."""
 
     def __init__(self, folder: Path, broker: Broker, prefix: str) -> None:
         self.folder, self.broker, self.prefix = folder, broker, prefix
@@ -50,7 +50,7 @@ class QueuesBench:
         self.landed[key] += count
 
     def litter(self) -> str:
-        """A message that cannot be consumed, in the queue that a run makes for such."""
+        """Add a message that cannot be consumed to the quarantine queue that a run declares."""
         name = name_quarantine(self.prefix)
         with self.broker.connect() as connection:
             channel = connection.channel()
@@ -86,7 +86,7 @@ class TestQueueSource(SourceSuite, HoldingSuite, LeavingSuite):
 
 
 class Drain:
-    """Runs over one queue, as `consume` makes them, with a table that only counts: the sequences that were committed."""
+    """Runs over one queue, like those of `consume`, with a table that only has the committed sequences."""
 
     def __init__(self, bench: QueuesBench, most: int) -> None:
         self.bench, self.most = bench, most
@@ -114,8 +114,8 @@ class Drain:
         return int(ports.main.read_positions(("p:a",))["p:a"].offset or 0)
 
     def until_empty(self) -> None:
-        """Runs until the queue is empty; a run that comes too early for a message leaves it to the next. What a consumer had
-        and did not acknowledge is not counted until the broker has seen its end."""
+        """Run until the queue is empty; a run that is too early for a message leaves it to the next. Unacknowledged messages
+        of a consumer count only after the broker has detected its end."""
         for _ in range(50):
             self.run()
             with self.bench.broker.connect() as connection:
@@ -125,7 +125,7 @@ class Drain:
         raise AssertionError("the queue does not get empty")
 
     def damage(self, count: int) -> dict[str, int]:
-        """Messages lost and doubled, and those that overtook another."""
+        """Count messages that were lost, doubled, or out of order."""
         found = Counter(self.committed)
         return {
             "lost": len(set(range(count)) - found.keys()),
@@ -138,8 +138,8 @@ WHOLE = {"lost": 0, "doubled": 0, "overtook": 0}
 
 
 def hand_over_gracefully(bench: QueuesBench, drain: Drain, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """5,000 messages: one consumer holds 2,000 of them and closes as one should while a run reads already, which is given
-    newer messages first. Returns the order in which they came."""
+    """5,000 messages: one consumer holds 2,000 of them and closes gracefully while a run already reads and receives
+    newer messages first. Return the order of arrival."""
     came: list[int] = []
     take = Inbox.take
 
@@ -150,7 +150,7 @@ def hand_over_gracefully(bench: QueuesBench, drain: Drain, monkeypatch: pytest.M
     monkeypatch.setattr(Inbox, "take", watch)
     bench.land("a", 5_000)
     with stranger.hold_messages(bench.broker, f"{bench.prefix}a", 2_000) as held:
-        held.channel.basic_cancel(held.channel.consumer_tags[0])  # the next consumer is the active one from here on
+        held.channel.basic_cancel(held.channel.consumer_tags[0])  # now the next consumer is the active one
         drain.run()
     drain.until_empty()
     return came
@@ -165,7 +165,7 @@ def test_a_graceful_close_reorders_and_nothing_is_lost(bench: QueuesBench, monke
 
 
 def test_dropping_what_is_behind_the_table_alone_loses(bench: QueuesBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ablation: no contiguous prefix; what came is committed up to the greatest sequence."""
+    """Ablation: no contiguous prefix; the run commits up to the greatest sequence that arrived."""
     monkeypatch.setattr(Inbox, "end", property(Inbox.read_end, lambda self, value: None), raising=False)
     monkeypatch.setattr(Inbox, "has", lambda self, start, end: True)
     drain = Drain(bench, 4_000)
@@ -183,7 +183,7 @@ def test_a_run_that_dies_before_it_acknowledges_doubles_nothing(bench: QueuesBen
 
 
 def test_acknowledging_before_the_table_has_it_loses(bench: QueuesBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ablation of the order: the run dies where the commit would be."""
+    """Ablation of the order: the run dies in place of the commit."""
     drain = Drain(bench, 30)
     bench.land("a", 100)
     source = bench.open(most=30).source
@@ -214,7 +214,7 @@ def test_a_sequence_beyond_32_bits_is_one(bench: QueuesBench) -> None:
 
 
 def test_where_nothing_is_new_nothing_is_missed(bench: QueuesBench) -> None:
-    """What came again and what is set aside count as waiting before they are read, and not after it."""
+    """Redelivered and quarantined messages count as waiting until they are read."""
     drain = Drain(bench, 1000)
     bench.land("a", 4)
     assert drain.run(acknowledge=False) == 4
@@ -274,7 +274,7 @@ def test_a_hole_is_reported_and_later_messages_are_held_back(bench: QueuesBench)
 
 
 def test_a_foreign_quarantine_is_reported_in_one_line(bench: QueuesBench) -> None:
-    """The run that was to set something aside there said that the broker may be away."""
+    """The run that had to quarantine a message reported that the broker may be unreachable."""
     bench.land("a", 1)
     stranger.put(bench.broker, f"{bench.prefix}a", {7: b"stray"}, **{"rota-sequence": None})
     with bench.broker.connect() as connection:

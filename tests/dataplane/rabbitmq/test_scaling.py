@@ -34,7 +34,7 @@ pipeline = Pipeline(
 
 
 class Stage:
-    """Shipped agents over a store in memory, the shipped plan, and shipped runs of what lags."""
+    """The real agents over a store in memory, the real planner, and real runs of partitions that lag."""
 
     def __init__(self, world: World, protocol: str) -> None:
         self.world, self.protocol = world, protocol
@@ -45,7 +45,7 @@ class Stage:
         found_own_records(world.tree, map(world.pipeline.partition, keys))
 
     def join(self, owned: list[int], *workers: str) -> None:
-        """They join, and all workers hand over until each owns so many."""
+        """Let these workers join, and all workers hand over until each owns so many."""
         live = Live(endpoint=self.world.endpoint)
         for worker in workers:
             agent = Agent(self.world.open(), worker, live, lambda *_, **__: None, max_shutdown=60, session_timeout=10)
@@ -63,12 +63,12 @@ class Stage:
                 pass
 
     def owned(self) -> list[int]:
-        """How many partitions each worker owns, sorted."""
+        """Return how many partitions each worker owns, sorted."""
         owners = [own.incarnation for own in self.world.tree.owned().values()]
         return sorted(owners.count(one.state.incarnation) for one in self.agents)
 
     def run(self) -> int:
-        """A run for each worker that lags, side by side; returns how many there were."""
+        """Run at the same time for each worker that lags. Return the number of runs."""
         works = find_work(self.world.tree, self.world.pipeline, self.world.ports.source)
         with ThreadPoolExecutor(4) as pool:
             for events in pool.map(self._consume, works):
@@ -113,7 +113,7 @@ def test_ten_queues_over_three_workers_then_four(
         stage.join(three, "rota-0", "rota-1", "rota-2")
         publish_some(publisher, 1_500)  # more than the caps of a run
         with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
-            patch.setattr(QueueSource, "acknowledge", lambda *_: None)  # runs that die when the table has their batch
+            patch.setattr(QueueSource, "acknowledge", lambda *_: None)  # runs that die after the commit of their batch
             also = pool.submit(publish_some, publisher, 500)
             assert stage.run() == 3
             also.result()

@@ -1,5 +1,5 @@
-"""Runs over streams of several segments, on a real broker: it keeps an offset of each for itself, and its retention takes
-the oldest. By default a segment has 500 MB; here it has some 20 messages."""
+"""Runs over streams of several segments, on a real broker: it uses one offset of each itself, and its retention deletes
+the oldest segment. By default a segment has 500 MB; here it has some 20 messages."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_the_offsets_that_the_broker_keeps_for_itself_are_passed_over(world: Wor
 
 
 def find_first(world: World) -> int:
-    """The first offset that the retention left."""
+    """Return the first offset after the retention."""
     return world.ports.source.observe(("p:0",), Query(starts=("p:0",))).starts["p:0"]
 
 

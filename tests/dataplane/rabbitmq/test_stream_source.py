@@ -1,4 +1,4 @@
-"""Streams as a source, without Spark: they keep what every source promises, and can be read again."""
+"""Streams as a source, without Spark: the laws of every source, and a stream can be read again."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ STREAM = {"x-queue-type": "stream"}
 
 
 class StreamsBench:
-    """Streams of their own; a message is one offset. Nothing of a stream changes, and nothing of one is lost alone."""
+    """A bench of streams; a message is one offset. Messages never change, and no single one is lost."""
 
     def __init__(self, folder: Path, broker: Broker, prefix: str) -> None:
         self.folder, self.broker, self.prefix = folder, broker, prefix

@@ -1,4 +1,4 @@
-"""`rota try` on RabbitMQ: a stream is read and keeps what was read; queues are refused, since reading takes from them."""
+"""`rota try` on RabbitMQ: a stream is read and keeps its messages; queues are refused, because reading removes messages."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Runs that end before they need Spark: a stand-in session lets the world change meanwhile."""
+"""Runs that end before they need Spark: a stand-in session lets a test change the world during the run."""
 
 from pathlib import Path
 

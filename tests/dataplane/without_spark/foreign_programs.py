@@ -1,5 +1,5 @@
-"""What other programs do to a Delta table: those of delta-rs are played by it, and of Spark, which is not there, the log
-entries are written as Delta's own sources say that it writes them."""
+"""Operations of other programs on a Delta table. delta-rs itself does its own. For those of Spark, which does not run here,
+the module writes log entries as in Delta's source code."""
 
 import json
 import struct
@@ -19,12 +19,12 @@ DIGITS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/
 
 
 def find_first(main: Path) -> int:
-    """The version of the first batch."""
+    """Return the version of the first batch."""
     return next(int(v.stem) for v in sorted((main / "_delta_log").glob("*.json")) if '"commit"' in v.read_text())
 
 
 def write_entry(main: Path, operation: str, *actions: dict[str, Any], **parameters: object) -> None:
-    """A commit of Spark's."""
+    """Write a commit as Spark does."""
     version = DeltaTable(main).version() + 1
     said = {"timestamp": 1, "operation": operation, "operationParameters": parameters, "readVersion": version - 1}
     entry = "\n".join(json.dumps(one) for one in ({"commitInfo": said | SPARK}, *actions))
@@ -49,7 +49,7 @@ def truncate_by_spark(main: Path) -> None:
 
 
 def vacuum_by_spark(main: Path) -> None:
-    """Without retention it takes whatever the log does not name."""
+    """Vacuum without retention: delete every file that the log does not name."""
     write_entry(main, "VACUUM START", retentionCheckEnabled="false", specifiedRetentionMillis="0")
     for file in {*main.rglob("*.parquet")} - {*log(main).files} - {*(main / "_delta_log").glob("*")}:
         file.unlink()
@@ -57,7 +57,7 @@ def vacuum_by_spark(main: Path) -> None:
 
 
 def optimize_by_spark(main: Path) -> None:
-    """Files of one size become one; no row changes. It rewrites what delta-rs put together as Spark's log has it."""
+    """Merge files of one size; no row changes. The merge of delta-rs is rewritten as Spark's log would state it."""
     before = DeltaTable(main).version()
     DeltaTable(main).optimize.compact()
     entry = main / f"_delta_log/{before + 1:020}.json"
@@ -103,7 +103,7 @@ def add_feature_by_spark(main: Path, *features: str, reader: bool = False) -> No
 
 
 def delete_in_place_by_spark(main: Path) -> None:
-    """The first row of the first file, by a deletion vector."""
+    """Delete the first row of the first file, by a deletion vector."""
     add_feature_by_spark(main, "deletionVectors", reader=True)
     entries = sorted((main / "_delta_log").glob("*.json"))
     found = (json.loads(line) for entry in entries for line in entry.read_text().splitlines())
@@ -113,7 +113,7 @@ def delete_in_place_by_spark(main: Path) -> None:
 
 
 def make_vector(*rows: int) -> dict[str, Any]:
-    """A deletion vector within the log, as Delta's protocol has it: a map of bitmaps in Z85."""
+    """Return a deletion vector for the log, as Delta's protocol defines it: a map of bitmaps in Z85."""
     bitmap = struct.pack("<IIHHI", 12346, 1, 0, len(rows) - 1, 16) + b"".join(struct.pack("<H", row) for row in rows)
     raw = struct.pack("<iqI", 1681511377, 1, 0) + bitmap
     words = struct.unpack(f">{(len(raw) + 3) // 4}I", raw + b"\0" * (-len(raw) % 4))
@@ -129,7 +129,7 @@ def replace_table(main: Path) -> object:
     return DeltaTable.create(main, pa.schema([("x", pa.int64())]), mode="overwrite")
 
 
-TAKES: dict[str, Program] = {  # rows are gone, or others
+TAKES: dict[str, Program] = {  # rows are deleted or changed
     "RESTORE": lambda main: DeltaTable(main).restore(find_first(main)),
     "RESTORE to nothing": lambda main: DeltaTable(main).restore(0),
     "RESTORE by Spark": restore_by_spark,
@@ -145,7 +145,7 @@ TAKES: dict[str, Program] = {  # rows are gone, or others
     "CREATE OR REPLACE": replace_table,
     "append": lambda main: write_deltalake(main, ONE, mode="append"),
 }
-KEEPS: dict[str, Program] = {  # every row stays what it is
+KEEPS: dict[str, Program] = {  # no row changes
     "VACUUM": lambda main: vacuum(main, full=False),
     "VACUUM FULL": lambda main: vacuum(main, full=True),
     "VACUUM by Spark": vacuum_by_spark,

@@ -17,7 +17,7 @@ from tests.dataplane.conftest import log
 from tests.dataplane.striking import strike_at
 from tests.dataplane.without_spark.trickle import Trickle
 
-MOMENTS: dict[str, tuple[type, str, bool]] = {  # what a run calls then, and whether the other program comes before it
+MOMENTS: dict[str, tuple[type, str, bool]] = {  # a call of the run, and whether the other program acts before it
     "before the claim": (FileIndex, "extend", True),
     "before the reading": (PlainJob, "run", True),
     "between writing and commit": (Ledger, "check_on_disk", True),
@@ -29,7 +29,7 @@ BETWEEN = "between two batches"
 
 @contextmanager
 def strike(moment: str, act: Callable[[], object]) -> Iterator[None]:
-    """The other program acts once, at that moment of the next run, or now."""
+    """Let the other program act once, at that moment of the next run, or now."""
     if moment == BETWEEN:
         act()
         yield
@@ -40,7 +40,7 @@ def strike(moment: str, act: Callable[[], object]) -> Iterator[None]:
 
 
 class Stage(Trickle):
-    """Two batches of both partitions are in the table, and a third one waits."""
+    """Commit two batches of both partitions, and land a third one."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -56,22 +56,22 @@ class Stage(Trickle):
             self.land(key)
 
     def go_on(self, runs: int = 3) -> None:
-        """So many runs, each after any park is over; what they say."""
+        """Run so many times, each after any park is over. Return the reports."""
         for _ in range(runs):
             try:
                 self.consume()
-            except (RotaError, AssertionError) as error:  # an event of a dropped partition
+            except (RotaError, AssertionError) as error:  # an assertion: the event of a dropped partition
                 self.said.append(str(error))
             now = self.world.server.clock() + 3700.0
             self.world.server.clock = lambda at=now: at
         self.said += [tell_park(p, one.record) for p, one in self.world.tree.parked().items()]
 
     def look(self) -> str:
-        """What `rota status` reports of the table."""
+        """Return the report of `rota status` on the table."""
         return read_table(self.ports.main, tuple(map(self.partition, "ab"))).refusal  # type: ignore[arg-type]
 
     def mend(self) -> None:
-        """The next step of an operator."""
+        """Do an operator's next step."""
         adopt(self.world.tree, [self.world.pipeline])
         for key in "ab":
             end = self.ports.main.read_positions((self.partition(key),))[self.partition(key)].offset or 0
@@ -79,7 +79,7 @@ class Stage(Trickle):
             assert isinstance(done, ReplayedRange), done
 
     def check_offsets(self) -> None:
-        """No offset was committed twice, and none was left out."""
+        """Assert that each offset was committed once."""
         ends: dict[str, int] = {}
         for commit in log(self.main).said("commit"):
             for partition, (start, end) in json.loads(str(commit["rota.ranges"])).items():
@@ -88,7 +88,7 @@ class Stage(Trickle):
         assert ends == {"p:a": 4, "p:b": 4}
 
     def finish(self) -> None:
-        """One more batch; then every row is there once, and no operator is needed."""
+        """Run one more batch. Assert that every row is in the table once, and that no operator is needed."""
         self.land_both()
         self.said.clear()
         self.go_on()

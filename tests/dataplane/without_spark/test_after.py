@@ -1,4 +1,4 @@
-"""What becomes of landed files once they are consumed: no unread file is deleted, wherever a run dies."""
+"""Landed files after they are consumed (`after`): no unread file is deleted, wherever a run dies."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ DELETE, ARCHIVE = 'after="delete"', 'after="archive:_done/2026"'
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """Replaces a kill of the process."""
 
 
 @pytest.fixture(params=[DELETE, ARCHIVE], ids=["delete", "archive"])
@@ -36,7 +36,7 @@ def trickle(request: pytest.FixtureRequest, tmp_path: Path) -> Trickle:
 
 
 def list_landed(one: Trickle) -> list[str]:
-    """What lies in the partitions' folders."""
+    """Return the files in the partitions' folders."""
     root = one.world.folder / "land"
     return sorted(str(file.relative_to(root)) for key in "ab" for file in (root / key).glob("**/*") if file.is_file())
 
@@ -51,7 +51,7 @@ def list_aside(one: Trickle) -> list[str]:
 
 
 def is_whole(one: Trickle) -> bool:
-    """Nothing is lost, nothing doubled, and no partition waits."""
+    """Assert that nothing is lost or doubled, and that no partition waits."""
     lost, doubled = one.damage()
     return not (any(lost.values()) or any(doubled.values()) or one.world.tree.parked())
 
@@ -123,7 +123,7 @@ def test_it_may_die_anywhere(trickle: Trickle, place: Any, name: str, before: bo
 
 
 def overwrite(one: Trickle, name: str) -> Path:
-    """Another program puts other rows under the name, by a rename."""
+    """Replace the file by one with other rows, by a rename, as another program does."""
     file = one.world.folder / "land" / "a" / f"{name}.json"
     new = file.with_name(".new")
     new.write_text("".join(json.dumps({"n": n}) + "\n" for n in range(900, 905)))
@@ -153,7 +153,7 @@ def test_what_was_overwritten_after_it_was_read_stays_and_is_reported(
 def test_what_is_overwritten_at_the_last_moment_comes_back(
     trickle: Trickle, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Between the look and the move. Without the second look its rows are nowhere. The archive has what was consumed."""
+    """Between the check and the move. Without the second check its rows are lost. The archive has the consumed file."""
     name, _ = trickle.land("a")
     if not guarded:
         real, state = DiskLanding.take, DiskLanding.read_state
@@ -180,7 +180,7 @@ def test_what_is_overwritten_at_the_last_moment_comes_back(
 def test_what_was_skipped_or_was_before_the_start_was_not_consumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Without the law each file below the offset would go."""
+    """Without the law each file below the offset would be removed."""
     if not guarded:
         real: Callable[..., int] = FilesSource.tidy
         monkeypatch.setattr(
@@ -206,7 +206,7 @@ def test_what_was_skipped_or_was_before_the_start_was_not_consumed(
 
 
 def test_a_file_that_cannot_be_moved_stays_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It kept all later ones of its folder where they were. In a bucket it may be one that is too large to copy."""
+    """All later files of its folder stayed, too. In a bucket it may be an object that is too large to copy."""
     one = Trickle(tmp_path / "x", ARCHIVE)
     (one.world.folder / "land/_done/2026/a/000.json").mkdir(parents=True)
     for _ in range(3):
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_moved_stays_alone(tmp_path: Path, caplog: pytest.
 
 
 def replace_archived(aside: Path, to: Path, **_: object) -> None:
-    """The archive without its guard: a rename replaces what is there."""
+    """Ablation: archiving by a rename, which replaces an existing file."""
     shutil.copy2(aside, to)
 
 
@@ -271,7 +271,7 @@ def test_a_replay_reads_the_archive_and_names_what_was_deleted(trickle: Trickle)
 
 
 def test_an_older_table_gets_a_line_where_its_files_are(trickle: Trickle) -> None:
-    """A copy from before they were consumed."""
+    """A copy of the table from before they were consumed."""
     trickle.land("a")
     trickle.consume()
     shutil.copytree(trickle.world.table / "main", trickle.world.folder / "copy")

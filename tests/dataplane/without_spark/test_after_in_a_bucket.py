@@ -1,4 +1,4 @@
-"""Objects that were consumed: deleted or archived in their bucket, and only as they were."""
+"""Consumed objects are deleted or archived in their bucket, but only if they are unchanged."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def open_source(landing: str, folder: Path, after: str) -> FilesSource:
 
 
 def list_keys(landing: str) -> list[str]:
-    """All keys but the mark of the index that owns the landing folder."""
+    """Return all keys except the mark of the index that owns the landing folder."""
     found = {str(one["path"]) for page in open_objects(landing).list() for one in page}
     return sorted(found - {owner.MARK})
 
@@ -55,7 +55,7 @@ def test_what_was_consumed_goes_and_what_was_overwritten_stays(
 def test_an_object_that_is_replaced_between_two_requests_is_left(
     tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it was copied into the archive, it is looked at again."""
+    """It is checked again after it was copied into the archive."""
     landing = f"{bucket}/land"
     store = open_objects(landing)
     store.put("a/0.json", b'{"n": 1}\n')

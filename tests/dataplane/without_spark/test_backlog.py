@@ -1,4 +1,4 @@
-"""The backlog, and runs with more partitions than they can name."""
+"""The backlog, and work on more partitions than a run can name."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.dataplane.world import World
 
 
 def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
-    """Else the sensor launches a run each time it looks, and each finds nothing to do."""
+    """Otherwise the sensor launches a run at each poll, and each finds nothing to do."""
     for key in "ab":
         world.rows(key, "0", 1)
     incarnation = world.give("a", "b")
@@ -31,7 +31,7 @@ def test_what_a_run_works_on_is_no_backlog(world: World) -> None:
 def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sensor's run takes those that waited longest, with most lag; a click takes all, some at a time."""
+    """A sensor's run consumes those that waited longest, with most lag; a click consumes all, some at a time."""
     monkeypatch.setattr(membership, "MAX_RUN", 2)
     for key, files in (("a", 2), ("b", 1), ("c", 3), ("d", 1), ("e", 1)):
         for name in range(files):
@@ -43,7 +43,7 @@ def test_more_partitions_than_a_run_can_name_are_consumed_in_turn(
         return list(work.lags)
 
     assert due() == ["p:c", "p:a"]
-    for partition in due():  # one file of each, and there is more
+    for partition in due():  # one file of each, and more wait
         consume_without_spark(world, partition, 1)
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
         world.run("a", "c", connect=no_spark)  # it writes their checkpoints

@@ -10,7 +10,7 @@ from tests.dataplane.delta_tables import batch, ledger
 
 
 def test_bad_records_of_a_replay_alone_do_not_make_a_foreign_table(tmp_path: Path) -> None:
-    """A replay may be the first that has bad records; the next live batch finds the quarantine its own."""
+    """A replay may have the first bad records; the next live batch then accepts the quarantine table as its own."""
     aside = ledger(tmp_path)
     source = ledger(tmp_path / "other")
     claimed = source.claim({"p": 1}, {"p": 0})

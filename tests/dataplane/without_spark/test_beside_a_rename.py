@@ -1,4 +1,4 @@
-"""What is under way while a pipeline is renamed: late runs, owners, compactions, changes by others, replays."""
+"""Operations in progress while a pipeline is renamed: late runs, owners, compactions, changes by others, replays."""
 
 from collections import Counter
 from pathlib import Path
@@ -32,8 +32,8 @@ from tests.dataplane.world import World
 def test_an_owner_of_before_the_rename_claims_anew(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """The page was loaded anew and the new name claimed; then the worker that still had the old one came back, under a
-    greater token, and consumed: the new name's owner would stand below it for good."""
+    """The page was reloaded and the new name claimed; then the worker with the old name returned, under a greater token,
+    and consumed: the new name's owner would have a smaller token for ever."""
     fill(world, "0")
     world.call("q")
     world.give("a")
@@ -55,7 +55,7 @@ def test_an_owner_of_before_the_rename_claims_anew(
 
 
 def read_index(world: World) -> Counter[tuple[object, object]]:
-    """The rows of the index, as its log and its files tell them."""
+    """Return the rows of the index, from its log and its files."""
     return Counter((r["partition"], r["path"]) for r in log(world.table / "index").rows())
 
 
@@ -63,7 +63,7 @@ def read_index(world: World) -> Counter[tuple[object, object]]:
 def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_back(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """A run that paused between the table and the index gives all files new offsets: no run reads by them."""
+    """A run that paused between the table and the index assigns new offsets to all files: no run uses them."""
     fill(world, "1")
     late = open_files(world.pipeline)
     fill(world, "0")
@@ -91,7 +91,7 @@ def test_offsets_that_a_late_run_gave_under_the_old_name_are_gone_when_it_comes_
 
 @pytest.mark.parametrize("again", [7, 8], ids=["guarded", "without the guard"])
 def test_the_index_goes_over_once_for_each_rename(world: World, again: int) -> None:
-    """What is not the old name's is dropped: the second time that would be all of it."""
+    """Rows of other names than the old one are dropped: the second time that would be all rows."""
     fill(world, "0", "1")
     for number in (7, again):
         open_files(world.pipeline).index.rename("p", "q", number)
@@ -99,7 +99,7 @@ def test_the_index_goes_over_once_for_each_rename(world: World, again: int) -> N
 
 
 def test_a_compaction_beside_a_rename_loses_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another program's OPTIMIZE moves the rows while they are rewritten: it reads them again."""
+    """Another program's OPTIMIZE moves the rows while they are rewritten: the rename reads them again."""
     fill(world, "0")
     fill(world, "1")
     world.call("q")
@@ -131,7 +131,7 @@ def test_a_rename_hides_no_rows_that_another_program_took(world: World) -> None:
 
 
 def test_a_log_that_was_shortened_loses_no_offset(world: World) -> None:
-    """Its partitions are those that the group knows."""
+    """The group's records name its partitions."""
     fill(world, "0")
     fill(world, "1")
     world.call("q")
@@ -155,7 +155,7 @@ def test_a_replay_after_a_rename_replaces_the_rows_of_before(world: World) -> No
 
 
 def test_bad_records_of_a_late_replay_do_not_keep_the_table_of_them_from_the_new_name(world: World) -> None:
-    """The first bad records of the pipeline come from a replay that the rename overtook: no run node names it. The table
+    """The first bad records of the pipeline come from a replay during which it was renamed: no run node names it. The table
     for them was made for the old name, and every batch of the new one with a bad record failed, for ever."""
     world.give("a")
     world.rows("a", "0", 1)

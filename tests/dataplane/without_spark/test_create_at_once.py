@@ -17,7 +17,7 @@ from rota.ledger.schema import FIRST
 def test_of_several_that_create_a_table_at_once_the_first_gives_its_id(
     guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The create of the second went in as version 1 and changed the id, so checkpoints named a table that was gone."""
+    """The second create was committed as version 1 and changed the id: checkpoints named a table that did not exist."""
 
     def create_in_place(log: DeltaLog, schema: str, settings: dict[str, str]) -> DeltaVersion | None:
         with suppress(CommitFailedError):

@@ -1,4 +1,4 @@
-"""A transform that hangs in the run's own Python, where Spark has nothing to interrupt, ends at the deadline."""
+"""A transform that hangs in the run's own Python, outside of Spark, ends at the deadline."""
 
 import faulthandler
 import os
@@ -75,7 +75,7 @@ HANGS = [loop, sleep, read_socket, read_pipe, wait_for_lock, retry_for_ever, cat
 
 @pytest.fixture(autouse=True)
 def untouched() -> Iterator[None]:
-    """The signal and the timer are as before."""
+    """Assert that the signal and the timer are restored."""
     before = signal.getsignal(signal.SIGALRM)
     yield
     assert signal.getsignal(signal.SIGALRM) is before
@@ -98,7 +98,7 @@ def test_each_way_to_hang_ends_at_the_deadline_and_names_its_line(
 
 @pytest.mark.parametrize("guarded", [True, False])
 def test_without_the_timer_it_still_hangs(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ablation: this one comes back some time; a service that never answers does not."""
+    """Ablation: here the transform returns after a while; a service that never answers would not."""
     if not guarded:
         monkeypatch.setattr(signal, "setitimer", lambda *_: (0.0, 0.0))
     ended = False
@@ -117,7 +117,7 @@ def test_what_is_in_time_or_has_no_deadline_is_left_alone() -> None:
 
 
 def test_what_waits_for_spark_is_left_to_the_deadline_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark cancels the query, and the error is one of Spark's: a second one would take its place."""
+    """Spark cancels the query, and raises its own error: a second interrupt would replace it."""
     monkeypatch.setattr(driver_time, "AGAIN", 0.05)
     query = eval("lambda wait: wait(0.5)", {"__name__": "pyspark.sql.connect.client"})
     with limit_driver(0.1, __file__):
@@ -139,7 +139,7 @@ def test_in_another_thread_the_process_has_its_bound_alone(monkeypatch: pytest.M
 
 
 def test_a_process_that_never_returns_to_python_ends_with_its_stacks() -> None:
-    """A C library that keeps the interpreter's lock: no signal handler of Python's runs."""
+    """A C library that keeps the interpreter's lock: no signal handler of Python runs."""
     script = (
         "import ctypes; from rota.dataplane.spark import driver_time\n"
         "driver_time.GRACE = 0.3\n"

@@ -27,7 +27,7 @@ from tests.dataplane.world import World
 
 @pytest.mark.parametrize("mount_point", [True, False], ids=["empty mount point", "no folder"])
 def test_a_landing_folder_that_is_away_parks_no_partition(world: World, mount_point: bool) -> None:
-    """A disk that is not mounted is the environment's fault: when it is back, all goes on without a hand."""
+    """A disk that is not mounted is the environment's fault: once it is mounted, everything continues automatically."""
     world.rows("a", "0", 1)
     world.give("a")
     land, away = world.folder / "land", world.folder / "away"
@@ -51,8 +51,8 @@ def test_a_landing_folder_that_is_away_parks_no_partition(world: World, mount_po
 def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
     world: World, monkeypatch: pytest.MonkeyPatch, there: bool, key: str
 ) -> None:
-    """No partition is parked and no second table is founded where the disk was mounted, also not for a partition that is
-    new: once it is mounted again, all goes on without a hand."""
+    """No partition is parked and no second table is founded where the disk was mounted, also not for a new
+    partition. Once it is mounted again, everything continues automatically."""
 
     if not there:
         monkeypatch.setattr(Ledger, "open_existing", Ledger.open_or_make)
@@ -81,7 +81,7 @@ def test_a_folder_of_tables_that_is_not_mounted_is_left_as_it_is(
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """No file grows beyond a few bytes: what writes gets the system's own error."""
+    """Limit files to a few bytes: writes raise the system's own error."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
@@ -147,18 +147,18 @@ def test_a_name_that_is_no_text_delays_no_partition(world: World) -> None:
 
 
 def test_a_folder_whose_name_is_no_text_and_that_cannot_be_listed_stops_no_other(world: World) -> None:
-    """Its name went into the reason, no record could hold that, and every run of its worker ended in a traceback."""
+    """The reason had its name, which no record can contain, and every run of its worker ended in a traceback."""
     world.rows("good", "0", 1)
     (world.folder / "land" / os.fsdecode(b"caf\xe9")).write_text("a file fails for root too")
     world.give("good", "caf%E9")
     with pytest.raises(EnvironmentFailed, match="no Spark here"):
-        world.run("good", "caf%E9", connect=no_spark)  # the good one got as far as Spark
+        world.run("good", "caf%E9", connect=no_spark)  # the run of the good partition reached Spark
     parked = world.tree.parked()["p:caf%E9"].record
     assert r"land/caf\udce9 cannot be looked at (Not a directory)" in parked.reason
 
 
 def test_a_folder_that_cannot_be_listed_parks_its_own_partition_and_stops_no_other(world: World) -> None:
-    """Such as one that a producer made with umask 077. Mended, it goes on by itself, also where nothing is new in it."""
+    """Such as one made with umask 077. Once corrected, its partition continues automatically, also without a new file."""
     for key in "ab":
         world.rows(key, "0", 1)
     world.give("a", "b")

@@ -1,7 +1,7 @@
-"""Other programs at work on a table of ours, each at every moment of a batch.
+"""Operations of other programs on a table of rota, each at every moment of a batch.
 
-Law: no offset is committed twice, and none is consumed that was not. Where rows that were committed are gone or others, a
-operator gets the next step, and after it all rows are there once. What changes no row stops no run for ever.
+Law: each offset is committed once. If committed rows were deleted or changed, the report has the
+operator's next step, after which each row is in the table once. An operation that changes no row stops runs only briefly.
 """
 
 from pathlib import Path
@@ -81,7 +81,7 @@ def test_a_feature_that_is_not_written_is_named_and_not_tried_again_and_again(mo
 
 
 def test_a_replay_does_not_bring_back_what_was_deleted_in_place(tmp_path: Path) -> None:
-    """Its file still holds the row: a program that rewrote its other rows had the row again, and Spark had both files."""
+    """The file still has the row: a replay that kept the file's other rows restored it, and Spark read both files."""
     one = Stage(tmp_path / "x")
     programs.delete_in_place_by_spark(one.main)
     one.go_on()
@@ -97,7 +97,7 @@ def test_a_replay_does_not_bring_back_what_was_deleted_in_place(tmp_path: Path) 
 def test_files_with_rows_that_were_deleted_in_place_stay_and_the_others_are_put_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Without the guard nothing is put together any more, each maintenance is red, and leaves an unnamed file."""
+    """Without the guard no files are merged any more; each maintenance fails and leaves an unnamed file."""
     if not guarded:
         monkeypatch.setattr(DeltaVersion, "find_vectored", lambda *_: set())
     one = Trickle(tmp_path / "x")

@@ -1,4 +1,4 @@
-"""An index of files that is lost: an offset that was given stays given."""
+"""A lost index of files: an assigned offset is never assigned again."""
 
 import shutil
 from contextlib import suppress
@@ -18,7 +18,7 @@ from tests.dataplane.world import World
 
 
 def test_a_lost_index_stops_the_partition(world: World) -> None:
-    """Without it, files that landed since would get the ordinals of those that were consumed: they would be lost."""
+    """Otherwise new files would get the ordinals of consumed ones, and would be lost."""
     for name in ("0", "1"):
         world.rows("a", name, 1)
     world.give("a")
@@ -36,13 +36,13 @@ def test_a_lost_index_stops_the_partition(world: World) -> None:
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
 def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool) -> None:
-    """Each file is read once: a skip that gave offsets would number the files anew and switch the guard of runs off."""
+    """Each file is read once: a skip that assigned offsets would renumber the files and disable the guard of runs."""
     for name in ("2", "3"):
         world.rows("a", name, 1)
     world.give("a")
     consume_without_spark(world, "p:a", 2)
     shutil.rmtree(world.table / "index")
-    for name in ("1", "4"):  # the first late, both new
+    for name in ("1", "4"):  # both new; the first has a late name
         world.rows("a", name, 1)
     (event,) = world.run("a", connect=pause_run(lambda: None))
     assert isinstance(event, ParkedPartition), event
@@ -65,7 +65,7 @@ def test_a_refused_skip_renumbers_no_lost_index(world: World, monkeypatch: pytes
 
 
 def test_a_lost_index_without_a_copy_is_begun_anew_with_its_table(world: World) -> None:
-    """The way on that the park names: every file that is there is read, into a table of its own."""
+    """The next step of the park: every present file is read, into a new table."""
     for name in ("2", "3"):
         world.rows("a", name, 1)
     world.give("a")

@@ -1,4 +1,4 @@
-"""A maintenance of a pipeline's tables, beside runs and after runs that died."""
+"""A maintenance of a pipeline's tables, during runs and after runs that died."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ A_DAY, A_WEEK = 90_000, 700_000  # seconds, and some more
 
 
 def age(folder: Path, seconds: float) -> None:
-    """All that lies below is older by so much."""
+    """Make all files below older by so much."""
     for path in [*folder.rglob("*"), folder]:
         at = path.lstat().st_mtime - seconds
         os.utime(path, (at, at), follow_symlinks=False)
@@ -78,7 +78,7 @@ def test_it_packs_what_is_older_than_a_day_in_all_three_logs(trickle: Trickle, m
 
 
 def leave_behind(table: Path) -> list[Path]:
-    """What a killed Spark, a killed run and a killed commit leave."""
+    """Write the files that a killed Spark, a killed run and a killed commit leave."""
     run = "0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a-0a0a0a0a0a0a"
     left = [
         table / "main/data" / run / "70/part-1.parquet",
@@ -108,7 +108,7 @@ def test_what_attempts_left_that_died_goes_after_a_week_and_not_before(trickle: 
     age(table / "main/data/0a0a0a0a-0a0a-0a0a-0a0a-0a0a0a0a0a0a-0a0a0a0a0a0a", A_WEEK)
     maintain(trickle.world.pipeline)
     assert not any(one.exists() for one in left)
-    for _ in range(2):  # what was emptied just now waits
+    for _ in range(2):  # a folder that has just become empty waits
         age(table / "main/data", A_WEEK)
         maintain(trickle.world.pipeline)
     assert not list((table / "main/data").glob("0a0a*")), "no empty folder either"
@@ -153,7 +153,7 @@ def test_where_there_is_no_table_yet_there_is_nothing_to_do(tmp_path: Path) -> N
 def test_a_store_that_fails_in_the_vacuum_fails_that_step_alone(
     trickle: Trickle, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """A bucket that cut a list halfway ended the maintenance with a traceback of delta-rs."""
+    """When a bucket cut off a list, the maintenance ended with a traceback of delta-rs."""
 
     def fail(*_: object, **__: object) -> None:
         raise error

@@ -1,4 +1,4 @@
-"""A table has one pipeline, by its log: a file of another name reads nothing of it, and of two files one is served."""
+"""The log of a table names its one pipeline: a file of another name reads nothing of it, and of two files one is served."""
 
 import shutil
 from collections import Counter
@@ -59,7 +59,7 @@ def test_a_renamed_file_reads_nothing_again(world: World, monkeypatch: pytest.Mo
 def test_a_commit_that_was_claimed_before_the_rename_is_refused(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool, consumed: bool
 ) -> None:
-    """Its rows would be read again under the new name. Where files of the table are removed Delta itself refuses it."""
+    """Otherwise its rows are read again under the new name. If the rename removed files, Delta itself refuses the commit."""
     world.give("a")
     if consumed:
         fill(world, "0", "1")
@@ -83,7 +83,7 @@ def test_a_commit_that_was_claimed_before_the_rename_is_refused(
 
 @pytest.mark.parametrize("group", ["g", "h"])
 def test_a_table_of_another_deployment_and_another_name_is_left_alone(world: World, group: str) -> None:
-    """Two ZooKeepers, or two groups, and the advice as far as it goes."""
+    """Two ZooKeepers, or two groups, and the next step in each case."""
     fill(world, "0", "1")
     other = World(world.folder, server=MemoryServer(), group=group)
     other.call("q")

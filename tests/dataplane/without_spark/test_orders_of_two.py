@@ -24,7 +24,7 @@ def do_replay(one: Trickle) -> None:
     offset = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
     (event,) = replay(one.world.tree, one.ports, {one.partition(): (0, offset or 1)}, "again")
     assert isinstance(event, ReplayedRange), event
-    one.wanted.update(("a", n) for n in one.skipped)  # a replay of a range takes what was skipped in it
+    one.wanted.update(("a", n) for n in one.skipped)  # a replay of a range also reads its skipped offsets
     one.skipped.clear()
 
 
@@ -36,7 +36,7 @@ def do_rename(one: Trickle) -> None:
 
 
 def do_skip(one: Trickle) -> None:
-    one.consume()  # what waits, such as after a retry
+    one.consume()  # consumes offsets that wait, such as after a retry
     _, numbers = one.land()
     offset = one.ports.main.read_positions((one.partition(),))[one.partition()].offset
     end = one.ports.source.observe((one.partition(),), ASSIGN).ends[one.partition()]

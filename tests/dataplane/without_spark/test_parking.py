@@ -1,4 +1,4 @@
-"""Faults around a run that no Spark is needed to show: a stand-in session lets the world move while the run is "paused"."""
+"""Faults during a run that need no Spark: a stand-in session lets a test change the world while the run is "paused"."""
 
 import shutil
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ from tests.dataplane.world import World
 
 
 def without(monkeypatch: pytest.MonkeyPatch, guard: str) -> None:
-    """A run parks under one check less: of the own record ("own") or of its own node ("runs")."""
+    """Ablation: a run parks without one check: of the own record ("own") or of its own node ("runs")."""
     real = ConsumingRun.prove
 
     def checks(run: ConsumingRun, partition: str) -> tuple[Check, ...]:
@@ -54,7 +54,7 @@ def test_a_run_that_was_overtaken_parks_no_partition(
 def test_a_run_whose_session_ended_parks_no_partition(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Its partition may be another run's of the same owner by now."""
+    """Another run of the same owner may work on its partition by now."""
     if not guarded:
         without(monkeypatch, "runs")
     world.rows("a", "0", 1)
@@ -78,8 +78,8 @@ def test_a_run_whose_session_ended_parks_no_partition(
 def test_a_run_parks_no_partition_for_what_another_run_consumed(
     world: World, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """The other has lost its session and not its token: it commits as long as no worker claims again. A person would have to
-    retry what is long in the table."""
+    """The other run has lost its session but not its token: it commits as long as no worker claims again. A person would
+    have to retry offsets that are in the table."""
     if not guarded:
         monkeypatch.setattr(ConsumingRun, "was_overtaken", lambda run, partition, offset: False)
     world.rows("a", "0", 1)
@@ -96,7 +96,7 @@ def test_a_run_parks_no_partition_for_what_another_run_consumed(
 
 @pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "without the guard"])
 def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: World, guarded: bool) -> None:
-    """An adoption sees no run. A checkpoint of what the table held before would stop the partition once more."""
+    """An adoption reads no run nodes. A checkpoint of the table's former state would stop the partition again."""
     for name in "01":
         world.rows("a", name, 1)
     world.give("a")
@@ -126,7 +126,7 @@ def test_a_run_whose_session_ended_writes_no_checkpoint_over_an_adoption(world: 
     ("key", "typed"), [("a", "p:a"), ("Café Zürich", "'p:Café Zürich'"), (r"a\g<1>$(x)", r"'p:a\g<1>$(x)'")]
 )
 def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str) -> None:
-    """The next step can be typed as it is, whatever the partition is called."""
+    """The next step can be typed literally, whatever the partition's name."""
     world.rows(key, "0", 1)
     world.give(key)
     (event,) = world.run(key, connect=pause_run(lambda: (world.folder / "land" / key / "0.json").unlink()))
@@ -138,7 +138,7 @@ def test_the_rightful_run_parks_what_vanished(world: World, key: str, typed: str
 
 
 def test_adopting_waits_until_what_cannot_be_read_was_removed(world: World) -> None:
-    """p:a goes on where its table is."""
+    """p:a continues at the offset of its table."""
     world.rows("a", "0", 1)
     world.give("a", "b")
     consume_without_spark(world, "p:a", 1)

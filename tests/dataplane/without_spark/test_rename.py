@@ -1,4 +1,4 @@
-"""A rename takes rows, offsets, tokens and pins along, wherever it dies; what cannot be renamed is one line."""
+"""A rename moves rows, offsets, tokens and pins, wherever it is killed; a refused rename is one line."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -101,7 +101,7 @@ def test_many_new_folders_cost_one_look_at_the_index(tmp_path: Path, monkeypatch
 
 
 def test_a_file_that_vanished_with_its_folder_heals_when_it_is_back(world: World) -> None:
-    """It had its offset and was not read yet: the folder is renamed, and renamed back, while a backlog is worked on."""
+    """It had its offset and was not read yet: the folder is renamed, and renamed back, during a backlog."""
     world.rows("a", "0", 1)
     world.give("a")
     world.ports.source.observe(("p:a",), ASSIGN)

@@ -1,4 +1,4 @@
-"""`rota replay` launches no run that could only refuse: a run that fails is red on the page, and calls a person."""
+"""`rota replay` launches no run that would only be refused: a failed run is red on the page, and alerts a person."""
 
 from contextlib import nullcontext
 

@@ -45,7 +45,7 @@ def find_rows(one: Trickle) -> set[int]:
 
 
 def consumed(folder: Path, more: str = "") -> Trickle:
-    """Files of `a` that were consumed and stay where they are."""
+    """Consume files of `a`, which stay in the landing folder."""
     one = Trickle(folder, more)
     for _ in range(BATCHES):
         one.land("a")
@@ -54,7 +54,7 @@ def consumed(folder: Path, more: str = "") -> Trickle:
 
 
 def declare(one: Trickle, after: str) -> None:
-    """The person changes `after`, which may be done at any time."""
+    """Change `after`, which a person may do at any time."""
     one.world.write(TEXT.replace("{more}", AFTER[after]))
 
 
@@ -64,7 +64,7 @@ NAMES = [f"{number:03}.json" for number in range(BATCHES)]
 @pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("name", TAKES)
 def test_no_file_goes_whose_rows_another_program_took(tmp_path: Path, name: str, after: str) -> None:
-    """Not before `rota adopt`, and not after it: they go once a replay wrote their rows again."""
+    """Neither before nor after `rota adopt`: they are removed once a replay wrote their rows again."""
     one = consumed(tmp_path / "x")
     TAKES[name](one.world.table / "main")
     declare(one, after)
@@ -121,7 +121,7 @@ def test_a_run_leaves_what_another_program_took_right_after_its_commit(
 
 
 def move_table(one: Trickle, other: Trickle) -> None:
-    """The table of another deployment, of the same name and group, takes the place of this one's."""
+    """Replace the table by that of another deployment with the same name and group."""
     shutil.rmtree(one.world.table / "main")
     shutil.copytree(other.world.table / "main", one.world.table / "main")
 
@@ -130,7 +130,7 @@ def move_table(one: Trickle, other: Trickle) -> None:
 def test_no_file_goes_because_of_what_another_table_consumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Its offsets are those of other files: they name another index."""
+    """Its offsets are of other files: its commits name another index."""
     one, other = Trickle(tmp_path / "x"), consumed(tmp_path / "y")
     for _ in range(BATCHES):
         one.land("a")
@@ -183,7 +183,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_what_is_present_is_what_a_table_of_single_offsets_has(steps: list[tuple[str, int, int]]) -> None:
-    """Against a table that is played offset by offset."""
+    """Compared with a model of the table, offset by offset."""
     rows: set[int] = set()
     consumed_offsets: set[int] = set()
     past: list[Any] = []

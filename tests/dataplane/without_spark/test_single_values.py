@@ -1,4 +1,4 @@
-"""What bytes say without a parse is so for every reader; in doubt they say nothing."""
+"""A decision from bytes, without a parse, is right for every reader; in doubt there is none."""
 
 import csv
 import gzip
@@ -14,7 +14,7 @@ from rota.dataplane.files import texts
 from rota.dataplane.formats.quoting import Dialect
 from tests.dataplane.json_lines import JOINED, SINGLE
 
-DOUBTFUL = {  # of those that Spark's parser finds single
+DOUBTFUL = {  # lines of which Spark's parser finds a single value
     "{'word': '}{'}", '{"n": 1},', *(line for line in SINGLE if line[0] == "["),
 }  # fmt: skip
 PIECES = (
@@ -29,7 +29,7 @@ def are_single(paths: list[Path], options: dict[str, str]) -> bool:
 
 
 def is_joined(line: str) -> bool:
-    """Whether Python's own parser finds an object or a list and more behind it."""
+    """Return whether Python's parser finds an object or a list, and more after it."""
     text = line.lstrip(" \t\ufeff")
     try:
         value, end = DECODER.raw_decode(text)
@@ -97,7 +97,7 @@ def test_a_file_is_read_in_pieces_that_end_with_a_line(tmp_path: Path, monkeypat
 
 
 def test_what_cannot_be_decided_is_in_doubt(tmp_path: Path) -> None:
-    """Packed in a way that only Spark knows, another end of lines, no UTF-8, half a file, none."""
+    """Compressed in a way that only Spark reads, another end of lines, no UTF-8, half a file, no file."""
     assert are_single([land(tmp_path, "0.json.gz", gzip.compress(PLAIN))], {"allowComments": "true"})
     assert are_single([land(tmp_path, "0.2026-11-22", PLAIN)], {})
     assert are_single([land(tmp_path, "0", b"")], {})

@@ -1,4 +1,4 @@
-"""A table that Delta restored, or that another group took over."""
+"""A table that was restored by Delta, or taken over by another group."""
 
 from pathlib import Path
 
@@ -20,8 +20,8 @@ from tests.dataplane.world import World
 def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the checkpoint, the token and the table's id are those of before. The log is read once for all of them:
-    for each it took a run hours."""
+    """Also if checkpoint, token and id of the table are unchanged. The log is read once for all partitions:
+    once for each took hours."""
     for name in ("0", "1"):
         world.rows("a", name, 1)
     world.give("a", "b")
@@ -51,7 +51,7 @@ def test_a_restored_table_parks_what_it_holds_until_it_is_adopted(
 
 
 def test_a_table_that_comes_back_goes_on_where_the_other_group_stopped(tmp_path: Path) -> None:
-    """A pipeline moved to another group and back: what was consumed there is not consumed again."""
+    """A pipeline moved to another group and back: records that were consumed there are not consumed again."""
     mine, other = ledger(tmp_path), open_table(tmp_path / "main", "h", "1" * 32)
     claimed = mine.claim({"p": 7}, {"p": 0})
     mine.commit(claimed, batch(mine, claimed))

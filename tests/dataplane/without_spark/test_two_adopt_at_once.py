@@ -1,7 +1,7 @@
-"""Two people adopt at once: the second begins, ends and has its runs work, at each third call of the first to ZooKeeper.
+"""Two people adopt at once: during each third call of the first to ZooKeeper, the second adopts and lets its runs work.
 
-Law: both end well, no token base is lowered, and the group goes on where its tables stand. So it is where they adopt one
-pipeline, and where each adopts another one of the group.
+Law: both succeed, no token base decreases, and the group continues at the offsets of its tables. This holds if they
+adopt the same pipeline, and if they adopt two pipelines of one group.
 """
 
 from collections import Counter
@@ -21,11 +21,11 @@ from rota.pipeline import delta
 from simulator.memory_store import MemoryServer, MemoryStore
 from tests.dataplane.without_spark.trickle import Trickle
 
-TOKEN = 90_000  # of the table, by a ZooKeeper that is gone
+TOKEN = 90_000  # of the table, from a ZooKeeper that is gone
 
 
 class Interrupted(MemoryStore):
-    """A client whose process pauses before its call number `at`, while something happens."""
+    """A client whose process pauses before call number `at`, while something happens."""
 
     def __init__(self, server: MemoryServer, at: int, act: Callable[[], object]) -> None:
         super().__init__(server)
@@ -50,8 +50,8 @@ class Interrupted(MemoryStore):
 
 
 def outlive_zookeeper(folder: Path) -> Trickle:
-    """A batch is in the table, under a token that the ZooKeeper of now does not know. That has a checkpoint ahead of the
-    table, and one of a partition of which the table never heard."""
+    """Commit a batch to the table, under a token that the present ZooKeeper lacks. ZooKeeper has a checkpoint ahead of the
+    table, and one of a partition that the table lacks."""
     one = Trickle(folder)
     one.land()
     one.consume()
@@ -67,7 +67,7 @@ def outlive_zookeeper(folder: Path) -> Trickle:
 
 
 def adopt_another(one: Trickle) -> int:
-    """An operator adopts another pipeline of the group, whose table is not there yet."""
+    """Adopt another pipeline of the group, whose table does not exist yet."""
     another = replace(one.world.pipeline, name="q", table=delta(str(one.world.folder / "tables" / "q")))
     return adopt(one.world.open(), [another]).token_base
 

@@ -1,4 +1,4 @@
-"""Each command beside each other one: the second comes before some call of the first. `two_at_once` has the laws."""
+"""Each pair of commands at once: the second runs before some call of the first. `two_at_once` has the laws."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.bucket import in_bucket, on_disk
 from tests.dataplane.without_spark.foreign_programs import delete_in_place_by_spark
 from tests.dataplane.without_spark.two_at_once import VERBS, Play, Stage, play
 
-# About so many calls each command makes; where it makes fewer, the second command never comes.
+# The approximate number of calls of each command; if it makes fewer, the second command never runs.
 CALLS = {"run": 45, "take": 45, "replay": 14, "rename": 68, "skip": 9, "retry": 15, "adopt": 70, "maintain": 9}
 
 
@@ -40,7 +40,7 @@ def test_so_it_is_in_a_bucket(tmp_path: Path, bucket: str, bucket_server: Bucket
 
 
 def strike(folder: Path, first: str, second: str, calls: range) -> list[str]:
-    """What is wrong after the second command came before each of these calls of the first."""
+    """Return the faults after the second command ran before each of these calls of the first."""
     plays = (
         play(Stage(folder / str(at), on_disk(folder / str(at) / "store"), False), first, second, at) for at in calls
     )
@@ -77,7 +77,7 @@ def test_a_retry_beside_a_rename_ends_without_a_traceback(tmp_path: Path) -> Non
 def test_a_rename_of_rows_that_were_deleted_in_place_is_refused_before_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarded: bool
 ) -> None:
-    """Without the guard the table is between two names, and no run works, until Spark has written the file anew."""
+    """Without the guard the table is half renamed, and no run works, until Spark has rewritten the file."""
     stage = Stage(tmp_path / "x", on_disk(tmp_path / "store"), stuck=False)
     delete_in_place_by_spark(stage.table.files / "main")
     stage.do("adopt")

@@ -1,4 +1,4 @@
-"""A record that cannot be read is not taken for an absent one."""
+"""An unreadable record does not count as absent."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests.dataplane.world import World
 
 @pytest.mark.parametrize("kind", ["parking", "checkpoint", "own", "live"])
 def test_an_unreadable_record_keeps_its_partition_waiting(world: World, kind: str) -> None:
-    """Unreadable is neither "not parked", nor "never consumed", nor "free", nor "without a Spark of its own"."""
+    """Unreadable means neither "not parked" nor "never consumed" nor "free" nor "without a Spark of its own"."""
     for key in "ab":
         world.rows(key, "0", 1)
     world.give("a", "b")

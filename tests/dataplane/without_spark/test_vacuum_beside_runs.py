@@ -1,7 +1,7 @@
-"""A vacuum at every moment of a run, ours and that of another program, which keeps nothing, also of the index of files.
+"""A vacuum of rota, or of another program without retention, at every moment of a run, also of the index of files.
 
-Law: ours takes nothing that a run needs, and what is left behind for a week it takes. What another one takes of the index
-between its writing and its commit is reported, and no row is lost or doubled by it.
+Law: rota's vacuum deletes no file that a run needs, and files left behind for a week. If another one deletes files of the
+index between their write and their commit, that is reported, and no row is lost or doubled.
 """
 
 import os
@@ -22,7 +22,7 @@ A_WEEK = timedelta(days=8).total_seconds()
 
 
 def leave_behind(main: Path) -> Path:
-    """A file of an attempt that died long ago."""
+    """Write a file of an attempt that died long ago."""
     left = main / "data" / "dead" / "rows.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"rows")
@@ -69,7 +69,7 @@ def test_of_the_index_another_one_takes_nothing_that_counts(moment: str, full: b
 
 
 def test_what_it_takes_between_the_writing_and_the_commit_of_the_index_is_reported(tmp_path: Path) -> None:
-    """Some milliseconds. Nothing is consumed until it is brought back."""
+    """These are some milliseconds. Nothing is consumed until the file is restored."""
     one = Stage(tmp_path / "x")
     index = one.world.table / "index"
     before = set(index.glob("*.parquet"))

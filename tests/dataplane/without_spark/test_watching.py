@@ -19,7 +19,7 @@ from tests.dataplane.world import World
 
 
 def count_requests(tree: GroupState, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """What the tree's store is asked from now on."""
+    """Record the reads of the tree's store from now on."""
     asked = Counter[str]()
 
     def count(name: str, inner: Callable[..., object]) -> Callable[..., object]:
@@ -35,7 +35,7 @@ def count_requests(tree: GroupState, monkeypatch: pytest.MonkeyPatch) -> Counter
 
 
 def play_backlog(world: World, check: Callable[[str], None]) -> None:
-    """Everything that makes work, or takes it away; `check` is called after each."""
+    """Cause every event that makes or removes work; call `check` after each."""
     clock = [1_000.0]
     world.server.clock = lambda: clock[0]
     first = world.give("a", "b")
@@ -103,7 +103,7 @@ def test_without_the_stamp_a_watcher_would_launch_for_the_dead(world: World, mon
 def test_a_watcher_asks_zookeeper_once_a_look_while_nothing_changes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It read some twenty nodes a second for ever."""
+    """It read some twenty nodes a second all the time."""
     world.give("a", "b")
     tree = world.open()
     watcher, asked = WorkWatcher(tree, world.pipeline), count_requests(tree, monkeypatch)

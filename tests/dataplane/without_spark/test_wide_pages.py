@@ -1,4 +1,4 @@
-"""What grows with the columns of a table where no Spark is: log, samples, page, and files that are put together."""
+"""Sizes that grow with the columns of a table, without Spark: log, samples, page, and merged files."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.dataplane.conftest import log
 from tests.dataplane.delta_tables import batch, ledger
 
 WIDE = 3_000
-BYTES = 250  # that docs/files.md gives for a column, on the page and in a commit
+BYTES = 250  # per column, on the page and in a commit, as docs/files.md states
 
 
 def test_a_wide_table_has_samples_a_page_and_is_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

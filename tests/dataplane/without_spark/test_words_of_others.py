@@ -1,4 +1,4 @@
-"""What rota reads in the words of others (Spark, gRPC, the system, ...) is said by the versions that are installed."""
+"""The installed versions of Spark, gRPC, the system etc. have the texts that rota interprets."""
 
 import errno
 import json
@@ -24,7 +24,7 @@ CLASSES = "org/apache/spark"
 
 
 def read_class(jar: str, name: str) -> bytes:
-    """A class of one of Spark's jars, as it was compiled: its texts stand in it."""
+    """Return a compiled class from one of Spark's jars: it contains its texts."""
     (path,) = SPARK.glob(f"jars/{jar}_*.jar")
     with ZipFile(path) as packed:
         return packed.read(f"{CLASSES}/{name}.class")
