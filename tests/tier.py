@@ -21,6 +21,7 @@ SHARES = {  # long tables of cases, and in how many shares they are divided
     "chaos/test_kills_and_pauses.py::test_nothing_is_lost_or_doubled": 3,
     "chaos/test_kills_and_pauses.py::test_without_the_tables_fence_rows_are_doubled_and_counted": 2,
     "cluster/test_executors_elsewhere.py::test_what_executors_lack_is_one_line_and_parks_no_partition": 2,
+    "conformance/test_upgrade.py::test_in_any_order_nothing_is_lost_and_each_part_may_go_back": 3,
     "dataplane/kafka/test_cluster.py::"
     "test_a_leader_that_is_lost_in_a_batch_is_followed_by_another_and_each_record_is_there_once": 2,
     "dataplane/kafka/test_conservation.py::test_each_committed_record_is_in_the_table_once_and_no_other": 2,

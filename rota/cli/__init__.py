@@ -19,7 +19,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Run": ("up", "worker", "found", "prepare"),
     "Workers": ("drain", "cordon", "uncordon"),
     "Partitions": ("pin", "pause", "resume", "retry", "skip", "replay"),
-    "Repair and upkeep": ("repair", "adopt", "rename", "forget", "vacuum", "purge", "protect"),
+    "Repair and upkeep": ("repair", "adopt", "rename", "forget", "vacuum", "purge", "protect", "upgrade"),
     "Try out": ("try", "demo", "plan"),
 }
 OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})

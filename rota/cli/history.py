@@ -100,8 +100,8 @@ def _format_story(story: "Story", last: int) -> dict[str, object]:
     """The story as JSON values; see docs/protocol.md."""
     epochs = [
         {
-            **e.model_dump(exclude={"v", "term"}),
-            "moves": [{**m.model_dump(by_alias=True), "at": e.find_time(m)} for m in e.moves],
+            **{name: value for name, value in e.dump_known().items() if name not in ("v", "term")},
+            "moves": [{**m.dump_known(by_alias=True), "at": e.find_time(m)} for m in e.moves],
         }
         for e in story.epochs[-last:]
     ]

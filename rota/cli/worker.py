@@ -195,7 +195,7 @@ class Process:
         """Run until the worker is asked to leave (returns 0), or is superseded (2).
 
         Raises:
-            ConfigError: a setting is wrong.
+            ConfigError: a setting is wrong, or this build does not read and write the level of the group.
             Unavailable: ZooKeeper does not answer at the start.
             EnvironmentFailed: Spark does not stay up.
         """
@@ -207,7 +207,7 @@ class Process:
         try:
             with opened(self.settings, self.hosts, self.guard) as store:
                 tree = GroupState(store, self.group)
-                if not self.start_spark(warms=bool(tree.live())):
+                if not self.start_spark(warms=tree.exists() and bool(tree.live())):
                     return 0
                 agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STALL * store.negotiated)
                 self._agent = agent

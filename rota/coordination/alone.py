@@ -30,7 +30,7 @@ AT_ONCE = MAX_OPS - 100  # grabs in one multi
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What a worker observes of its group. `version` is that of its own target's node, None without one.
+    """What a worker observes of its group. `version` is that of its own target's node, None without one; `mine` its record.
 
     `written`: the worker wrote that target in its present incarnation.
     """
@@ -42,6 +42,7 @@ class Others:
     grabs: Mapping[str, str]
     version: int | None
     written: bool
+    mine: Slots | None = None
 
 
 def list_grabs(tree: GroupState) -> tuple[str, ...]:
@@ -87,6 +88,7 @@ def read_others(tree: GroupState, worker: str) -> Others:
         {name: worker_of(incarnation) for name, incarnation in grabs.items() if incarnation in here},
         node.version if node is not None else None,
         mine is not None and worker in live and mine.node.mzxid > live[worker].czxid,
+        mine.record if mine is not None else None,
     )
 
 
@@ -141,14 +143,16 @@ def list_partitions(pipelines: Mapping[str, Read[Partitions]], pins: Mapping[str
     return tuple(sorted(found, key=lambda one: number_key(one.id)))
 
 
-def write_target(tree: GroupState, incarnation: str, partitions: Iterable[str], version: int | None) -> None:
-    """Writes the worker's own target.
+def write_target(
+    tree: GroupState, incarnation: str, partitions: Iterable[str], version: int | None, before: Slots | None = None
+) -> None:
+    """Writes the worker's own target, over the record `before`.
 
     Raises Conflict if the node is not at the version (None: it must not exist), or if the incarnation is not live;
     Unavailable, Unknown.
     """
     path = tree.paths.assign(worker_of(incarnation))
-    data = encode(Slots(slots=(Slot(epoch=0, partitions=frozenset(partitions)),)))
+    data = encode(Slots(slots=(Slot(epoch=0, partitions=frozenset(partitions)),)).carry(before))
     write = Create(path, data) if version is None else Set(path, data, version)
     tree.store.multi([Check(tree.paths.live(incarnation)), write])
 

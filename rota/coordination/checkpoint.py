@@ -79,7 +79,7 @@ def _ops(tree: GroupState, run: str, entries: Sequence[Entry]) -> tuple[list[Op]
     owners: list[str | None] = [None]
     for entry in entries:
         partition, path = entry.ownership.partition, tree.paths.checkpoint(entry.ownership.partition)
-        data = encode(entry.checkpoint)
+        data = encode(entry.checkpoint.carry(entry.seen.record if entry.seen else None))
         ops.append(Check(tree.paths.own(partition), entry.ownership.version))
         ops.append(Set(path, data, entry.seen.version) if entry.seen else Create(path, data))
         owners += [partition, partition]

@@ -72,7 +72,7 @@ def forget_partitions(tree: GroupState, partitions: Collection[str]) -> None:
 
 def _without(now: Partitions | None, gone: set[str]) -> Partitions:
     now = now or Partitions()
-    return Partitions(keys=tuple(key for key in now.keys if key not in gone), requires=now.requires)
+    return now.model_copy(update={"keys": tuple(key for key in now.keys if key not in gone)})
 
 
 def _idle(tree: GroupState, partitions: Collection[str], what: str) -> None:

@@ -6,12 +6,14 @@ Laws:
 2. A target is read between two equal heads. A worker without an effective slot has no target (None), not an empty one.
 3. Own records are read before live nodes (`owned`, then `live`): in the other order, a worker that joined and claimed
    in between would look dead.
+4. Each read of the settings checks the level of the group: see `levels.py`.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeVar
 
 from rota.coordination.layout import ROOT, Paths
+from rota.coordination.levels import check_level, find_levels
 from rota.coordination.records import (
     Checkpoint,
     Controller,
@@ -60,21 +62,26 @@ class GroupReader:
 
     def __init__(self, store: Store, group: str) -> None:
         self.store, self.group, self.paths = store, group, Paths(group)
+        self.levels = find_levels()  # of this process
         self.unreadable: dict[str, str] = {}
         self._known: dict[str, tuple[Node, Record]] = {}  # packed records as they were decoded last
 
     # --- settings
 
     def exists(self) -> bool:
-        """Whether the group was founded."""
-        return self.store.get(self.paths.meta) is not None
+        """Whether the group was founded. Raises ConfigError if this build does not read and write its level."""
+        try:
+            return self.read(self.paths.meta, Meta) is not None
+        except Undecodable:
+            return True
 
     def meta(self) -> Meta:
-        """The group's settings. Raises NoGroup if it was never founded."""
-        seen = self.read(self.paths.meta, Meta)
-        if seen is None:
-            raise self._missing()
-        return seen.record
+        """The group's settings. Raises NoGroup if it was never founded; ConfigError as `exists`."""
+        return self.settings().record
+
+    def settings(self) -> Read[Meta]:
+        """The group's settings, with their version. Raises as `meta`."""
+        return self._needed(self.paths.meta, Meta)
 
     def _missing(self) -> NoGroup:
         return NoGroup(
@@ -114,6 +121,8 @@ class GroupReader:
             self.unreadable[path] = str(error)
             return error
         self.unreadable.pop(path, None)
+        if isinstance(record, Meta):
+            check_level(self.group, record, self.levels)
         if model.packed:
             self._known[path] = node, record
         return record

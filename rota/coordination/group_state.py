@@ -50,7 +50,7 @@ class GroupState(GroupReader):
 
         A group that lost only its meta gets another one, with an id that its tables refuse until they are adopted.
         """
-        meta = _meta({"id": secrets.token_hex(16)} | dict(wanted))
+        meta = _meta({"id": secrets.token_hex(16), **_at(self.levels.lowest), **wanted})
         records: dict[str, Record] = {
             self.paths.meta: meta,
             self.paths.overrides: GroupOverrides(),
@@ -67,7 +67,7 @@ class GroupState(GroupReader):
                 if conflict.cause != "exists":
                     raise
                 if not self.exists():
-                    ops = [Create(self.paths.meta, encode(meta))]
+                    ops = [Create(self.paths.meta, encode(meta.model_copy(update=_at(self.levels.level))))]
                     continue
             except Unknown:
                 if attempt == COMPARES - 1:
@@ -111,8 +111,10 @@ class GroupState(GroupReader):
         raise AssertionError("not reached")
 
     def put(self, path: str, record: R) -> R:
-        """Writes the record, whatever it was before. Raises Undecodable if it cannot be read."""
-        return self.update(path, type(record), lambda _: record)
+        """Writes the record, whatever it was before; it carries the unknown fields. Raises Undecodable if it cannot be
+        read.
+        """
+        return self.update(path, type(record), record.carry)
 
     def grow(self, pipeline: str, keys: Iterable[str], requires: Mapping[str, str] | None = None) -> tuple[str, ...]:
         """Adds the keys to the pipeline's, in order as far as there is room. Returns the new keys.
@@ -125,12 +127,17 @@ class GroupState(GroupReader):
         def grown(now: Partitions | None) -> Partitions:
             now = now or Partitions()
             together = tuple(sorted({*now.keys, *fresh}, key=str.encode))
-            return Partitions(keys=together, requires=now.requires if requires is None else dict(requires))
+            wanted = now.requires if requires is None else dict(requires)
+            return now.model_copy(update={"keys": together, "requires": wanted})
 
         self.update(self.paths.pipeline(pipeline), Partitions, grown)
         if excess:
             raise ConfigError(excess)
         return fresh
+
+
+def _at(level: int) -> dict[str, object]:
+    return {"level": level, "floor": level}
 
 
 def _meta(fields: Mapping[str, object]) -> Meta:

@@ -8,14 +8,17 @@ Laws:
 4. A worker waits while another process of its id is live. It does not wait for a session that only outlived its
    process.
 5. A run's node is as old as what it names: of two runs that name the same partition, the older node came first.
+6. The node of a worker or a run is made in one multi with a check of the settings that the process has read. So after
+   `upgrade.py` has raised the floor of the group's level, no process below that level makes a node.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from rota.coordination.group_state import GroupState
-from rota.coordination.records import Live, Record, RunNode, encode
-from rota.coordination.store import RECONNECTING, Create, Delete, settle
+from rota.coordination.group_state import COMPARES, GroupState
+from rota.coordination.levels import check_floor, with_build
+from rota.coordination.records import Live, RunNode, encode
+from rota.coordination.store import RECONNECTING, Check, Create, Delete, settle
 from rota.errors import Conflict, CoordinationError, Unavailable, Unknown
 from rota.ids import WAITING, incarnation_of, is_incarnation, worker_of
 from rota.machine import is_running
@@ -27,16 +30,34 @@ MAX_RUN = 1_000
 def join(tree: GroupState, worker: str, live: Live) -> str:
     """Creates the worker's live node under the store's present session and returns the incarnation.
 
-    Raises ConfigError (a bad id), NoGroup, Undecodable (the group's settings), Unavailable (no session, or it changed on
-    the way)."""
+    Raises ConfigError (a bad id, or the level of the group), NoGroup, Undecodable (the group's settings), Unavailable (no
+    session, or it changed on the way)."""
     tree.store.wait_active(RECONNECTING)
-    tree.meta()
-    incarnation = incarnation_of(worker, tree.store.session)
-    create_ephemeral(tree, tree.paths.live(incarnation), live)
+    path = _enter(tree, lambda session: tree.paths.live(incarnation_of(worker, session)), live)
+    incarnation = path.rpartition("/")[2]
     if tree.store.get(tree.paths.waiting(incarnation)) is not None:
         with suppress(CoordinationError):  # it ends with the session
             tree.store.delete(tree.paths.waiting(incarnation))
     return incarnation
+
+
+def _enter(tree: GroupState, path_of: Callable[[int], str], record: Live | RunNode) -> str:
+    """Creates the node of a process, named by its session, if its build may join; see the sixth law. Returns its path.
+
+    Raises ConfigError if its build may not join.
+    """
+    for attempt in range(COMPARES):
+        seen = tree.settings()
+        check_floor(tree.group, seen.record, tree.levels)
+        path = path_of(tree.store.session)
+        try:
+            create_ephemeral(tree, path, record, Check(tree.paths.meta, seen.version))
+        except Conflict as lost:
+            if lost.path != tree.paths.meta or attempt == COMPARES - 1:
+                raise
+        else:
+            return path
+    raise AssertionError("not reached")
 
 
 def rival(tree: GroupState, worker: str, live: Live) -> str | None:
@@ -86,11 +107,12 @@ def waiting_beside(tree: GroupState, worker: str, names: Iterable[str]) -> dict[
 
 def announce(tree: GroupState, incarnation: str, live: Live) -> None:
     """Replaces the live record of the incarnation. Raises Conflict if its live node is gone."""
+    path, data = tree.paths.live(incarnation), encode(with_build(live, tree.levels))
     try:
-        tree.store.set(tree.paths.live(incarnation), encode(live), -1)
+        tree.store.set(path, data, -1)
     except Unknown:
         settle(tree.store)
-        tree.store.set(tree.paths.live(incarnation), encode(live), -1)
+        tree.store.set(path, data, -1)
 
 
 def leave(tree: GroupState, incarnation: str) -> None:
@@ -105,9 +127,9 @@ def portions(partitions: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def create_liveness_node(tree: GroupState, run_id: str) -> None:
-    """Creates the node that shows that the run is alive, also while it has no batch."""
+    """Creates the node that shows that the run is alive, also while it has no batch. Raises as `join`."""
     tree.store.wait_active(RECONNECTING)
-    create_ephemeral(tree, tree.paths.liveness(run_id, tree.store.session), RunNode(partitions=()))
+    _enter(tree, lambda session: tree.paths.liveness(run_id, session), RunNode(partitions=()))
 
 
 def register_run(tree: GroupState, run_id: str, incarnation: str, partitions: Iterable[str]) -> str:
@@ -132,7 +154,7 @@ def narrow_run(tree: GroupState, path: str, partitions: Iterable[str]) -> None:
     """Removes the partitions that the run will not read from its node, so that no worker waits for it. Raises Conflict
     if the node is gone.
     """
-    tree.store.set(path, encode(RunNode(partitions=tuple(sorted(partitions)))), -1)
+    tree.store.set(path, encode(with_build(RunNode(partitions=tuple(sorted(partitions))), tree.levels)), -1)
 
 
 def end_run(tree: GroupState, path: str) -> None:
@@ -140,17 +162,21 @@ def end_run(tree: GroupState, path: str) -> None:
     remove_node(tree, path)
 
 
-def create_ephemeral(tree: GroupState, path: str, record: Record) -> None:
-    """Creates a node that lives as long as this session. Raises Conflict if another session has it."""
+def create_ephemeral(tree: GroupState, path: str, record: Live | RunNode, *checks: Check) -> None:
+    """Creates a node that lives as long as this session, if the `checks` hold.
+
+    Raises Conflict if they do not, or if another session has the node.
+    """
     store, session = tree.store, tree.store.session
+    make = Create(path, encode(with_build(record, tree.levels)), ephemeral=True)
     for attempt in (1, 2, 3):
         try:
-            store.create(path, encode(record), ephemeral=True)
+            store.multi([*checks, make])
         except Conflict as conflict:
             if conflict.cause != "exists" or not _ours(tree, path, session):
                 raise
             # Left by this run's earlier batch: it names other partitions now, and a node that named them first is older.
-            store.multi([Delete(path), Create(path, encode(record), ephemeral=True)])
+            store.multi([*checks, Delete(path), make])
         except Unknown:
             settle(store)
             if store.get(path) is None and attempt < 3:

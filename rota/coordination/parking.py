@@ -49,7 +49,7 @@ def park(
             offset=offset,
             person=person,
             error=error,
-        )
+        ).carry(before)
 
     return tree.update(tree.paths.parking(partition), Parked, parked, checks)
 
@@ -96,7 +96,7 @@ def note_refusal(tree: GroupState, refusal: Refusal) -> bool:
 
         def added(before: Refusals | None) -> Refusals:
             ring = before.ring if before is not None else ()
-            return Refusals(ring=(*ring, noted)[-MAX_REFUSALS:])
+            return Refusals(ring=(*ring, noted)[-MAX_REFUSALS:]).carry(before)
 
         tree.update(tree.paths.refused, Refusals, added)
     except CoordinationError:

@@ -65,7 +65,7 @@ def move_partitions(tree: GroupState, old: str, new: str) -> None:
     if old not in pipelines:
         return
     was, now = pipelines[old], pipelines.get(new)
-    record = now.record if now else Partitions(requires=was.record.requires)
+    record = now.record if now else Partitions(requires=was.record.requires).carry(was.record)
     keys = tuple(sorted({*was.record.keys, *record.keys}, key=str.encode))
     ops: list[Op] = [Delete(tree.paths.pipeline(old), was.version)]
     path, data = tree.paths.pipeline(new), encode(record.model_copy(update={"keys": keys}))

@@ -14,13 +14,14 @@ Laws:
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from rota.coordination.group_state import COMPARES, GroupState
 from rota.coordination.id_set import MAX_IDS
 from rota.coordination.inputs import KEY
+from rota.coordination.levels import with_build
 from rota.coordination.records import (
     MAX_MOVES,
     Controller,
@@ -48,10 +49,11 @@ CHUNK_OPS, CHUNK_BYTES = 400, 750_000
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The right to publish. It is lost as soon as another process takes control."""
+    """The right to publish. It is lost as soon as another process takes control. `before` is the controller's record."""
 
     number: int
     version: int
+    before: Controller = field(default_factory=Controller, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +133,9 @@ def take_control(tree: GroupState) -> Term:
     tree.store.wait_active(RECONNECTING)
     for attempt in range(COMPARES):
         seen = tree.controller()
-        mine = seen.record.model_copy(update={"term": seen.record.term + 1})
+        mine = with_build(seen.record.model_copy(update={"term": seen.record.term + 1}), tree.levels)
         try:
-            return Term(mine.term, tree.store.set(tree.paths.controller, encode(mine), seen.version).version)
+            return Term(mine.term, tree.store.set(tree.paths.controller, encode(mine), seen.version).version, mine)
         except (Conflict, Unknown):
             if attempt == COMPARES - 1:
                 raise
@@ -154,7 +156,7 @@ def publish(tree: GroupState, term: Term, publication: Publication) -> Published
         except Unknown:
             settle(tree.store)
             if attempt.applied():
-                return attempt.published(Term(term.number, term.version + 1))
+                return attempt.published(replace(term, version=term.version + 1))
             term = attempt.renewed()
     raise Unknown(f"The replies of {COMPARES} attempts to publish were lost. Try again when ZooKeeper answers")
 
@@ -222,7 +224,7 @@ class _Attempt:
                 index=0,
                 cause="version",
             )
-        return Term(self.term.number, controller.version)
+        return Term(self.term.number, controller.version, controller.record)
 
     def _settled(self) -> Published:
         """No target changed: the head only records the basis of the decision."""
@@ -256,7 +258,7 @@ class _Attempt:
             else:
                 effective = read.record.effective(self.head.record.epoch)
                 slots = (wanted,) if effective is None else (effective, wanted)
-                yield Set(path, encode(Slots(slots=slots)), read.version)
+                yield Set(path, encode(Slots(slots=slots).carry(read.record)), read.version)
 
     def _left(self) -> Iterator[Op]:
         """The targets that are no longer needed: empty before and after this publication, and their workers gone."""
@@ -291,15 +293,16 @@ class _Attempt:
             )
 
     def _controller(self) -> Controller:
-        return Controller(
+        record = Controller(
             term=self.term.number,
             absences=dict(self.publication.absences),
             memory=dict(self.publication.memory),  # type: ignore[arg-type]
             members=tuple(sorted(self.publication.members)),
         )
+        return with_build(record, self.tree.levels).carry(self.term.before)
 
     def _head(self, epoch: int) -> Head:
-        return Head(epoch=epoch, basis=self.publication.basis, due=self.publication.due)
+        return Head(epoch=epoch, basis=self.publication.basis, due=self.publication.due).carry(self.head.record)
 
     def _flip(self, more: list[Op], epoch: int) -> Term:
         ops = [
@@ -308,7 +311,7 @@ class _Attempt:
             *more,
         ]
         node = self.tree.store.multi(ops)[0]
-        return Term(self.term.number, written(node).version)
+        return replace(self.term, version=written(node).version)
 
     def _audit(self) -> Op:
         audit = self.publication.audit

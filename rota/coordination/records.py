@@ -12,42 +12,38 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, ValidationError
 
+from rota.coordination.fields import (
+    Amount,
+    Capacity,
+    Fields,
+    Id,
+    Incarnation,
+    Key,
+    Label,
+    Labels,
+    Options,
+    PartitionId,
+    ProcessFields,
+    Text,
+    Version,
+    Whole,
+)  # fmt: skip
 from rota.coordination.id_set import inflate, pack, unpack
 from rota.coordination.store import MAX_DATA
-from rota.errors import ConfigError, Undecodable, shown
-from rota.ids import MAX_PARTITION, NAME, is_partition
+from rota.errors import ConfigError, Undecodable
 from rota.settings import ENDPOINT
 
-
-def _partition(text: str) -> str:
-    if is_partition(text):
-        return text
-    raise ValueError(f"not the id of a partition: {shown(text)}")
-
-
-Id = Annotated[str, Field(pattern=rf"^{NAME.pattern}$", max_length=128)]
-PartitionId = Annotated[str, AfterValidator(_partition)]
-Key = Annotated[str, Field(min_length=1, max_length=MAX_PARTITION)]  # `pack` and `grow` check its grammar
-Incarnation = Annotated[str, Field(pattern=rf"^{NAME.pattern}@[0-9a-f]{{16}}$", max_length=145)]
-Text = Annotated[str, Field(max_length=2_000)]
-Label = Annotated[str, Field(min_length=1, max_length=128)]
-Labels = Annotated[Mapping[Label, Label], Field(max_length=64)]
-Whole = Annotated[int, Field(ge=0, lt=1 << 63)]
-Amount = Annotated[float, Field(ge=0)]
-Capacity = Annotated[float, Field(gt=0)]
-Options = Annotated[Mapping[Id, JsonValue], Field(max_length=64)]
 MAX_MOVES = 500  # in the audit of one epoch
 MAX_REFUSALS = 200
 MAX_JSON = 16 << 20  # of a deflated record
 SMALL = 1_024  # bytes of a record that is not deflated, up to which it is kept decoded
 
 
-class Record(BaseModel):
+class Record(Fields):
     """One znode's content. `v` is the version of the format."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
     deflated: ClassVar[bool] = False  # large JSON travels compressed
     packed: ClassVar[bool] = False  # it holds as many ids as there are: decoded again only where it changed
 
@@ -67,6 +63,9 @@ class Record(BaseModel):
 class Meta(Record):
     """The settings of a group. `id` is random and distinguishes this ZooKeeper from a rebuilt one. A token is
     `token_base` + mzxid.
+
+    `level` is the level of the group's records, which the build `raised_by` raised; below the level `floor` no process
+    joins. See `levels.py`.
     """
 
     format: Literal[1] = 1
@@ -74,10 +73,13 @@ class Meta(Record):
     token_base: Whole = 0
     protocol: Id = "assigned"
     assignor: Id = "sticky"
-    options: Options = {}
+    options: Options = Field(default={})
     budget: Whole | None = None
     cooldown: Amount = 0.0
     grace: Amount = 0.0
+    level: Whole = 1
+    floor: Whole = 1
+    raised_by: Version = ""
 
 
 class WorkerOverrides(Record):
@@ -86,7 +88,7 @@ class WorkerOverrides(Record):
     cordoned: bool = False
     draining: bool = False
     capacity: Capacity | None = None
-    labels: Labels = {}
+    labels: Labels = Field(default={})
     max_partitions: Whole | None = None
 
 
@@ -97,7 +99,7 @@ class GroupOverrides(Record):
     pins: Annotated[Mapping[PartitionId, Id], Field(max_length=10_000)] = {}
 
 
-class Live(Record):
+class Live(ProcessFields, Record):
     """One incarnation as it announces itself.
 
     `endpoint` None: its runs use a local Spark session. `protocol` is the group's protocol when it joined; it keeps
@@ -108,7 +110,7 @@ class Live(Record):
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None
     capacity: Capacity = 1.0
     zone: Label | None = None
-    labels: Labels = {}
+    labels: Labels = Field(default={})
     max_partitions: Whole | None = None
     usage: Annotated[Mapping[Id, Amount], Field(max_length=16)] | None = None
     protocol: Id = "assigned"
@@ -131,7 +133,7 @@ class Partitions(Record):
     packed: ClassVar[bool] = True
 
     keys: tuple[Key, ...] = ()
-    requires: Labels = {}
+    requires: Labels = Field(default={})
 
     def to_bytes(self) -> bytes:
         """A line of JSON, then the keys, packed."""
@@ -144,8 +146,8 @@ class Partitions(Record):
         return cls.model_construct(keys=unpack(packed), **_checked(cls, line))
 
 
-class Controller(Record):
-    """The right to publish, and the controller's memory.
+class Controller(ProcessFields, Record):
+    """The right to publish, the process that took it last, and the controller's memory.
 
     It contains since when workers are missing (server seconds), the assignor's memory, and the incarnations in the last
     observation.
@@ -167,10 +169,8 @@ class Head(Record):
     due: Amount | None = None
 
 
-class Slot(BaseModel):
+class Slot(Fields):
     """The target of one worker from `epoch` on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     epoch: Whole
     partitions: frozenset[str]
@@ -195,8 +195,10 @@ class Slots(Record):
     def to_bytes(self) -> bytes:
         """A line of JSON with the epochs and sizes, then each set, packed."""
         sets = [pack(s.partitions) for s in self.slots]
-        slots = [{"epoch": s.epoch, "bytes": len(b)} for s, b in zip(self.slots, sets, strict=True)]
-        return json.dumps({"v": self.v, "slots": slots}, separators=(",", ":")).encode() + b"\n" + b"".join(sets)
+        sizes = zip(self.slots, sets, strict=True)
+        slots = [{**s.__pydantic_extra__, "epoch": s.epoch, "bytes": len(b)} for s, b in sizes]
+        line = {**self.__pydantic_extra__, "v": self.v, "slots": slots}
+        return json.dumps(line, separators=(",", ":")).encode() + b"\n" + b"".join(sets)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -205,21 +207,22 @@ class Slots(Record):
         head = _SlotsLine.model_validate_json(line)
         slots: list[Slot] = []
         for size in head.slots:
-            slots.append(Slot.model_construct(epoch=size.epoch, partitions=frozenset(unpack(rest[: size.bytes]))))
+            partitions = frozenset(unpack(rest[: size.bytes]))
+            fields: dict[str, Any] = {**size.__pydantic_extra__, "epoch": size.epoch, "partitions": partitions}
+            slots.append(Slot.model_construct(**fields))
             rest = rest[size.bytes :]
         if rest or [s.epoch for s in slots] != sorted({s.epoch for s in slots}):
             raise ValueError("slots out of order, or followed by something")
-        return cls.model_construct(v=1, slots=tuple(slots))
+        whole: dict[str, Any] = {**head.__pydantic_extra__, "v": 1, "slots": tuple(slots)}
+        return cls.model_construct(**whole)
 
 
-class _SlotSize(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _SlotSize(Fields):
     epoch: Whole
     bytes: Whole
 
 
-class _SlotsLine(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _SlotsLine(Fields):
     v: Literal[1]
     slots: Annotated[tuple[_SlotSize, ...], Field(max_length=2)]
 
@@ -255,7 +258,7 @@ class Checkpoint(Record):
     since: Amount | None = None
 
 
-class RunNode(Record):
+class RunNode(ProcessFields, Record):
     """The partitions of a consuming run. The node's name contains the incarnation that it works for."""
 
     partitions: Annotated[tuple[PartitionId, ...], Field(max_length=100_000)]
@@ -278,13 +281,13 @@ class Parked(Record):
     error: Text = ""
 
 
-class Moved(BaseModel):
+class Moved(Fields):
     """One move of an epoch, from one worker (None: it had no owner) to another; written as `from` and `to`.
 
     `at` is when the other worker claimed it (server seconds), if no controller had assigned it before.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_name=True, validate_by_alias=True)
+    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
 
     partition: PartitionId
     from_worker: Annotated[Id | None, Field(alias="from")]
@@ -321,10 +324,8 @@ class Epoch(Record):
         return self.at if move.at is None else move.at
 
 
-class Refusal(BaseModel):
+class Refusal(Fields):
     """One write that was refused because the table had seen a newer token."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     partition: PartitionId
     token: Whole

@@ -168,7 +168,7 @@ def _make_op(tree: GroupState, path: str, node: Node) -> Op:
     model = _find_model(tree, path)
     record: Record
     if model is Meta:
-        record = Meta(id=secrets.token_hex(16))
+        record = Meta(id=secrets.token_hex(16), level=tree.levels.level, floor=tree.levels.level)
     elif model is Head:
         epochs = [int(name) for name in tree.store.children(tree.paths.epochs) if name.isdigit()]
         record = Head(epoch=max(epochs, default=0))

@@ -19,7 +19,7 @@ from hashlib import sha256
 
 from rota.coordination.checkpoint import read_load
 from rota.coordination.group_reader import GroupReader
-from rota.coordination.inputs import KEY, Inputs, explain_changes, note_inputs
+from rota.coordination.inputs import KEY, SETTINGS, Inputs, explain_changes, note_inputs
 from rota.coordination.records import Controller, GroupOverrides, Head, Live, Meta, Partitions, WorkerOverrides
 from rota.coordination.views import LiveView, Read, Target
 from rota.core import Partition, Snapshot, Worker
@@ -177,8 +177,8 @@ def _digest(
     chosen: Mapping[str, str],
 ) -> str:
     content = [
-        meta.model_dump(exclude={"token_base"}),
-        overrides.model_dump(),
+        meta.model_dump(include={"id", *SETTINGS}),
+        overrides.dump_known(exclude_defaults=True),  # a build that has one more field gets the same digest
         [[w.incarnation, w.capacity, w.zone, dict(w.labels), w.state, w.max_partitions] for w in workers],
         {p: [read.node.czxid, read.version] for p, read in pipelines.items()},  # it changes only when its content does
         *([chosen] if chosen else []),

@@ -139,7 +139,7 @@ class Chooser:
             target = decision.target - (grab(self.tree, me, more) if more else frozenset())
             if target != mine.target or not others.written:
                 yield
-                write_target(self.tree, me, target, others.version)
+                write_target(self.tree, me, target, others.version, others.mine)
                 self._say_choice(seen, target, decision)
             if less := seen.asks - decision.grabs:
                 yield

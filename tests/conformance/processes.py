@@ -82,9 +82,10 @@ class Worker:
         session: float = SESSION,
         program: Sequence[str] = ("-m", "rota", "worker"),
         anew: bool = False,
+        root: Path = ROOT,
     ) -> None:
         settings = {"ROTA_SESSION_TIMEOUT": f"{session:g}", "ROTA_MAX_SHUTDOWN": f"{max_shutdown:g}"}
-        environ = {**os.environ, **settings, "ROTA_ZOOKEEPER": hosts, "PYTHONPATH": str(ROOT)}
+        environ = {**os.environ, **settings, "ROTA_ZOOKEEPER": hosts, "PYTHONPATH": str(root)}
         command = [sys.executable, *program, "--group", group, *words]
         self.log = log
         self.process: Forked | subprocess.Popen[bytes]
@@ -92,7 +93,9 @@ class Worker:
             self.process = Forked(program[1], command[3:], environ, log)
         else:
             with log.open("wb") as out:
-                self.process = subprocess.Popen(command, env=environ, stdout=out, stderr=out, start_new_session=True)
+                self.process = subprocess.Popen(
+                    command, env=environ, cwd=root, stdout=out, stderr=out, start_new_session=True
+                )
 
     def said(self, text: str) -> list[str]:
         """The lines that match."""

@@ -4,6 +4,7 @@ import pytest
 
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
+from rota.coordination.levels import with_build
 from rota.coordination.records import Live, RunNode, encode
 from rota.errors import ConfigError, Conflict
 from rota.ids import MAX_PARTITION, incarnation_of, parse_incarnation, worker_of
@@ -16,9 +17,9 @@ def test_join_announce_leave(world: World, tree: GroupState) -> None:
     assert parse_incarnation(incarnation) == ("w1", agent.store.session)
     (view,) = tree.live()
     assert (view.incarnation, view.worker, view.session) == (incarnation, "w1", agent.store.session)
-    assert view.record == Live(endpoint="sc://127.0.0.1:15002")
+    assert view.record == with_build(Live(endpoint="sc://127.0.0.1:15002"), tree.levels)
     membership.announce(agent, incarnation, Live(leaving=True))
-    assert tree.live()[0].record == Live(leaving=True)
+    assert tree.live()[0].record == with_build(Live(leaving=True), tree.levels)
     assert membership.join(agent, "w1", Live()) == incarnation, "again in the same session: the same incarnation"
     for _ in range(2):
         membership.leave(agent, incarnation)

@@ -145,7 +145,7 @@ def test_a_newer_format_is_not_understood(record: Record) -> None:
         (Live, '{"v":1,"capacity":0}'),
         (Live, '{"v":1,"capacity":true}'),
         (Live, '{"v":1,"usage":{"cpu":-1}}'),
-        (Live, '{"v":1,"unknown":1}'),
+        (Live, '{"v":1,"unknown":NaN}'),
         (Own, '{"v":1,"incarnation":"w1"}'),
         (Own, '{"v":1,"incarnation":""}'),
         (Own, ""),

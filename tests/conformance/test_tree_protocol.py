@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rota.coordination import alone, membership
 from rota.coordination.group_state import GroupState
+from rota.coordination.levels import Levels
 from rota.coordination.pipeline_records import rename_pipeline
 from rota.coordination.records import (
     Checkpoint,
@@ -28,6 +29,7 @@ from rota.coordination.records import (
     decode,
 )
 from rota.coordination.store import Check, Node, Op
+from rota.coordination.upgrade import finalize
 from simulator.memory_store import MemoryServer, MemoryStore
 from tests.conformance.life import Life, P
 
@@ -88,6 +90,7 @@ def free(op: Op) -> bool:
 def fill(store: MemoryStore) -> GroupState:
     """One group with every node there is."""
     tree = GroupState(store, "default")
+    tree.levels = Levels(1, 2, "0.2.0")
     tree.found()
     life = Life(tree)
     membership.wait_beside(tree, "w1", Live())
@@ -135,7 +138,9 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
     tree = fill(store)
     root = tree.paths.root
     rename_pipeline(tree, "flights", "planes", {P: "planes:AA"}, {})
+    assert finalize(tree).level == 2
     names = (
+        "meta",
         "live",
         "runs",
         "own",
@@ -154,6 +159,8 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
         if len(ops) > 1 and all(op.count("/") > 2 and op.split("/")[3].split(" ")[0] in names for op in ops)
     }
     assert {row[0]: row[1] for row in rows("multi")}.keys() == {
+        "join",
+        "upgrade",
         "claim",
         "release",
         "choose",
@@ -165,6 +172,9 @@ def test_every_multi_is_on_the_page(memory: MemoryServer) -> None:
         "flip",
     }
     assert shapes == {
+        ("check meta at a version", "create live"),
+        ("check meta at a version", "create runs"),
+        ("check controller at a version", "set meta"),
         ("check live", "check assign at a version", "set own"),
         ("check live", "set assign"),
         ("check live", "create grab"),
