@@ -32,7 +32,7 @@ from pathlib import Path
 
 from benchmarks.costs import describe_machine, format_table
 from benchmarks.pages import write_section
-from benchmarks.trickle import PARTITIONS, SETTLE, find_moment, play, play_kills, wait_for
+from benchmarks.trickle import PARTITIONS, PAUSE, SETTLE, find_moment, play, play_kills, wait_for
 from rota.dataplane.spark.spark_server import OPTIONS, SparkSettings
 
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
@@ -86,7 +86,7 @@ class Query:
         """Lands a file in 3 s."""
         began = time.monotonic()
         for number in itertools.count(1):
-            if over.wait(max(0.0, began + find_moment(number) - time.monotonic())):
+            if over.wait(max(0.0, began + find_moment(number, PAUSE) - time.monotonic())):
                 return
             self.land()
 

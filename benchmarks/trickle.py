@@ -78,11 +78,14 @@ class Trickle:
     stack: Stack
     page: DagsterPage
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    folders: int = PARTITIONS
     landed: dict[tuple[str, int], float] = field(default_factory=dict)  # (partition, offset) -> when it was there
 
     @classmethod
     @contextmanager
-    def start(cls, folder: Path, settle: float = SETTLE, **settings: str) -> "Iterator[Trickle]":
+    def start(
+        cls, folder: Path, settle: float = SETTLE, *, folders: int = PARTITIONS, **settings: str
+    ) -> "Iterator[Trickle]":
         """Starts everything in the folder under these settings (`ROTA_...`), and ends it."""
         pipelines = folder / "pipelines"
         pipelines.mkdir(parents=True, exist_ok=True)
@@ -93,9 +96,9 @@ class Trickle:
             stack.start_zookeeper()
             for worker in ("w1", "w2"):
                 stack.start_worker(worker)
-            trickle = cls(stack, stack.start_dagster(3000))
+            trickle = cls(stack, stack.start_dagster(3000), folders=folders)
             wait_for(trickle.page.answers, "Dagster's page")
-            for _ in range(PARTITIONS):
+            for _ in range(folders):
                 trickle.land()
             trickle.wait_consumed()
             yield trickle
@@ -113,22 +116,22 @@ class Trickle:
     def land(self) -> None:
         """One file of ten records in the next partition, written aside and renamed."""
         number = next(self.numbers)
-        key = f"k{number % PARTITIONS}"
+        key = f"k{number % self.folders:02d}"
         path = self.stack.state.landing / "trickle" / key / f"{number:06d}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".{path.name}")
         aside.write_text("".join(json.dumps({"n": 10 * number + i}) + "\n" for i in range(10)))
         aside.rename(path)
-        self.landed[f"trickle:{key}", number // PARTITIONS] = time.time()
+        self.landed[f"trickle:{key}", number // self.folders] = time.time()
 
-    def feed(self, until: Callable[[], bool]) -> None:
-        """Lands a file in `PAUSE` s."""
+    def feed(self, until: Callable[[], bool], pause: float = PAUSE) -> None:
+        """Lands a file in `pause` s."""
         began = time.monotonic()
         for number in itertools.count(1):
             if until():
                 return
             self.land()
-            time.sleep(max(0.0, began + find_moment(number) - time.monotonic()))
+            time.sleep(max(0.0, began + find_moment(number, pause) - time.monotonic()))
 
     def find_seen(self) -> dict[tuple[str, int], float]:
         """(partition, offset) of each file that is in the table, and when that was so. Raises SystemExit where one is in it
@@ -162,9 +165,9 @@ class Measured:
     events: dict[str, tuple[int, float]] = field(default_factory=dict)  # number, and MB an hour
 
 
-def find_moment(number: int) -> float:
+def find_moment(number: int, pause: float) -> float:
     """When a file lands, in seconds."""
-    return PAUSE * number + number * GOLDEN % 1
+    return pause * number + number * GOLDEN % 1
 
 
 def wait_for(true: Callable[[], object], what: str, timeout: float = 180.0) -> None:

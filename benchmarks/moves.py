@@ -1,0 +1,131 @@
+"""What a partition that moves waits: a worker joins a group that consumes, and is drained again.
+
+    python -m benchmarks.moves --moves 20
+
+Two workers consume 16 folders, in which 20 small files land each second. Then a third worker joins, takes its share and is
+asked to leave, again and again. Printed for each move: the longest time from a file's rename into a partition that moved
+until its row is in a version of the table, without `settle`, in which a file rests. It counts the files that landed from the
+start of the worker, or from the signal, until the new owner of each partition has committed.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import costs, trickle
+from benchmarks.trickle import Trickle, wait_for
+from rota.demo.faults import wait_for_join
+from rota.demo.observer import GIVEN_UP, Observer
+from rota.local.storage import open_folder
+
+FILES = 20  # a second
+FOLDERS = 16
+WANTED = {"median": 2.0, "worst": 3.5}  # seconds
+
+
+@dataclass(slots=True)
+class Move:
+    """A join or a drain of the third worker from `begun` to `ended`: which partitions moved."""
+
+    kind: str
+    begun: float
+    ended: float
+    moved: frozenset[str]
+
+
+@dataclass(slots=True)
+class Moves:
+    """A stack in which files land while a worker comes and goes."""
+
+    trickle: Trickle
+    observer: Observer
+    moves: list[Move] = field(default_factory=list)
+
+    def follow(self, kind: str, change: Callable[[], object], done: Callable[[], bool]) -> None:
+        """Make the change, and wait until it is done and each partition that moved has a commit of its new owner."""
+        before, begun = self._find_workers(), time.time()
+        change()
+        self.observer.wait_until(done, GIVEN_UP, kind)
+        self.observer.wait_until(
+            lambda: self._list_moved(before) <= self._list_committed(begun), GIVEN_UP, f"{kind} to end"
+        )
+        self.moves.append(Move(kind, begun, time.time(), frozenset(self._list_moved(before))))
+
+    def _find_workers(self) -> dict[str, str]:
+        return {p: owner.partition("@")[0] if owner else "" for p, owner in self.observer.owners().items()}
+
+    def _list_moved(self, before: Mapping[str, str]) -> set[str]:
+        return {p for p, worker in self._find_workers().items() if worker != before.get(p)}
+
+    def _list_committed(self, since: float) -> set[str]:
+        """The partitions that their present owner committed since then."""
+        now, whose = self._find_workers(), self.observer.whose
+        commits = (c for c in self.observer.commits if c.at > since and c.run_id in whose)
+        return {p for c in commits for p in c.ranges if whose[c.run_id].worker == now.get(p)}
+
+    def find_longest(self) -> list[tuple[Move, float]]:
+        """The moves, each with the longest wait of a file. To be called once all files are in the table."""
+        seen, found = self.trickle.find_seen(), list[tuple[Move, float]]()
+        for move in self.moves:
+            waits = [
+                seen[one] - at - trickle.SETTLE
+                for one, at in self.trickle.landed.items()
+                if one[0] in move.moved and move.begun <= at <= move.ended
+            ]
+            found.append((move, max(waits)))
+        return found
+
+
+def play(folder: Path, moves: int) -> list[tuple[Move, float]]:
+    """A worker joins and leaves until there are so many moves of both kinds together."""
+    over = threading.Event()
+    with Trickle.start(folder, folders=FOLDERS) as files:
+        stack = files.stack
+        feeding = threading.Thread(target=files.feed, args=(over.is_set, 1 / FILES), daemon=True)
+        feeding.start()
+        try:
+            with Observer.connect_to(stack.env["ROTA_ZOOKEEPER"], open_folder(files.main), stack.check) as observer:
+                for worker in ("w1", "w2"):
+                    wait_for_join(observer, worker)
+                wait_for(lambda: set(observer.holdings().values()) == {FOLDERS // 2}, "an even share")
+                run = Moves(files, observer)
+                for number in range(3, 3 + moves // 2):
+                    name = f"w{number}"
+                    run.follow("join", lambda: stack.start_worker(name), lambda: observer.holdings()[name] > 0)  # noqa: B023
+                    child = stack.children.pop(name)
+                    run.follow("drain", child.ask_to_end, lambda: not observer.holdings()[name])  # noqa: B023
+                    child.end(patience=60.0)
+                    sys.stderr.write(f"{name}: {[len(one.moved) for one in run.moves[-2:]]} partitions moved\n")
+        finally:
+            over.set()
+            feeding.join()
+        files.wait_consumed()
+        return run.find_longest()
+
+
+def main() -> None:
+    """The command."""
+    words = argparse.ArgumentParser(description="Measures what a partition that moves waits.")
+    words.add_argument("--moves", type=int, default=20, help="joins and drains")
+    given = words.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rota-moves-") as folder:
+        found = play(Path(folder), given.moves)
+    lines = []
+    for kind in ("join", "drain"):
+        waits = sorted(wait for move, wait in found if move.kind == kind)
+        number = sum(len(move.moved) for move, _ in found if move.kind == kind)
+        figures = statistics.median(waits), waits[-1]
+        lines.append([kind, str(len(waits)), str(number), *(f"{one:.1f}" for one in figures)])
+    titles = ["", "events", "partitions", *(f"{name}, s (wanted {most:g})" for name, most in WANTED.items())]
+    print(costs.format_table(titles, lines))  # noqa: T201
+    print(f"\nMeasured on {costs.describe_machine()}.")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
