@@ -6,6 +6,7 @@ READY := $(VENV)/.ready
 
 PREPARED := $(VENV)/.prepared
 KAFKA := $(VENV)/share/rota/kafka
+REGISTRY := $(VENV)/share/rota/registry
 
 # The tests start hundreds of processes: none should compile again what the one before it did.
 test test-all test-fast: export PYTHONDONTWRITEBYTECODE =
@@ -67,8 +68,9 @@ $(VENV)/share/rota/s3a: $(READY)
 	$(BIN)/rota prepare --s3
 
 # What the tests use beside Python and Java, in one installation: Chromium for the page (Playwright's own build is not on
-# PyPI), openssl for certificates, PostgreSQL for a shared Dagster, RabbitMQ and Kafka for their brokers, Azurite. None is started here.
-tools: $(BIN)/$(GATEWAY) $(KAFKA) $(AZURITE)
+# PyPI), openssl for certificates, PostgreSQL for a shared Dagster, RabbitMQ and Kafka for their brokers, Azurite, a registry
+# of schemas. None is started here.
+tools: $(BIN)/$(GATEWAY) $(KAFKA) $(REGISTRY) $(AZURITE)
 	@missing=; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
@@ -85,6 +87,16 @@ $(KAFKA): | $(READY) java
 	  -dependency org.apache.kafka kafka_2.13 4.1.0 -confs default -types jar bundle \
 	  -retrieve "$(CURDIR)/$@.part/[artifact]-[revision](-[classifier]).[ext]" >/dev/null && rm -rf $@ && mv $@.part $@ || { \
 	  echo "Kafka's jars are not to be had. Is repo1.maven.org reachable from here?" >&2; exit 2; }
+
+# A registry of schemas with Confluent's API, 109 MB of Maven Central. Ivy does not read its pom, whose parents it lacks.
+$(REGISTRY): | $(READY) java
+	@rm -rf $@.part && mkdir -p $@.part && echo "getting a registry of schemas from Maven Central"
+	@echo '<ivysettings><settings defaultResolver="central"/><resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers></ivysettings>' >$@.part/settings.xml
+	@echo '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"><info organisation="rota" module="tests"/><dependencies><dependency org="io.apicurio" name="apicurio-registry-app" rev="3.0.9" transitive="false"><artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/></dependency></dependencies></ivy-module>' >$@.part/ivy.xml
+	@java -jar $(VENV)/lib/python*/site-packages/pyspark/jars/ivy-*.jar -error -settings $@.part/settings.xml -ivy $@.part/ivy.xml \
+	  -cache $(CURDIR)/$@.part/cache -retrieve "$(CURDIR)/$@.part/[artifact].[ext]" >/dev/null && tar xzf $@.part/*.tar.gz -C $@.part && \
+	  rm -rf $@ $@.part/cache $@.part/*.tar.gz && mv $@.part $@ || { \
+	  echo "The registry is not to be had. Is repo1.maven.org reachable from here?" >&2; exit 2; }
 
 check: setup
 	$(BIN)/ruff check .

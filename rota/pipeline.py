@@ -56,7 +56,7 @@ def check_format(format: str, known: tuple[str, ...], schema: str, options: Mapp
     """Raise ConfigError for a format, schema or options with which no record could be read."""
     if format not in known:
         raise ConfigError(f"Unknown format {format!r} of {where}. Known: {', '.join(known)}")
-    if format == "json" and WRAPPED.search(re.sub("`[^`]*`", "c", schema)):
+    if format in ("json", "json-schema") and WRAPPED.search(re.sub("`[^`]*`", "c", schema)):
         raise ConfigError(f"tinyint in {where}: Spark reads 200 in JSON as -56. Declare smallint")
     if format == "bytes" and not re.fullmatch(r"(?i)\s*(`[^`]+`|\w+)[\s:]+binary\s*", schema):
         raise ConfigError(

@@ -20,10 +20,13 @@ from rota.dataplane import columns
 from rota.dataplane.formats import values
 from rota.dataplane.kafka import reading
 from rota.dataplane.kafka.declaration import Kafka
+from rota.dataplane.kafka.reading import Reader
+from rota.dataplane.kafka.registered import RegisteredValues, open_values
+from rota.dataplane.kafka.schema_registry import FAILED
 from rota.dataplane.kafka.topic import Topic, TopicMetadata
 from rota.dataplane.ports import ENDS, Consumed, Observation, Query, SourceContext, Withheld
 from rota.dataplane.spark import plans
-from rota.dataplane.spark.spark_source import Records
+from rota.dataplane.spark.spark_source import Explain, Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, counted
 from rota.ids import key_of, quote
 from rota.ledger.values import Ranges
@@ -33,7 +36,7 @@ from rota.settings import expand
 from rota.stores import join, make_folder, put_new, read
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 NOTE = "topic.json"
@@ -77,6 +80,7 @@ class KafkaSource:
     topic: Topic
     group: str
     index: str
+    registered: RegisteredValues | None = None  # how to read the values, if a registry holds their schemas
     reading: set[str] = field(default_factory=set)
     replays: bool = False  # reads consumed offsets again
     epochs: dict[str, int] = field(default_factory=dict)  # of the leaders at the assignment of offsets
@@ -96,6 +100,7 @@ class KafkaSource:
             Topic(expand(declared.topic), client, declared.explain_login()),
             group,
             join(context.location, "index"),
+            open_values(declared),
         )
 
     # --- observing
@@ -125,6 +130,8 @@ class KafkaSource:
             raise ConfigError(
                 f"There is no {self.topic.place}. Make the topic, or correct servers and topic of kafka(...)"
             )
+        if query.inspect and self.registered:
+            self.registered.check()
         ends = {p: end for p, (end, _) in state.heads.items()}
         assigned = dict.fromkeys(partitions, 0) if state.other else {p: ends.get(p, UNKNOWN) for p in partitions}
         epochs = {p: epoch for p, (_, epoch) in state.heads.items() if epoch is not None}
@@ -337,25 +344,37 @@ class KafkaSource:
         beside = declared.beside
         ids, client = {self.number(p): p for p in ranges}, {"group.id": self.group, **self.topic.client}
         make = reading.make_reader(self.topic.name, client, shares, ids, beside, declared.tombstones != "skip")
+        tasks = spark.range(0, len(shares), 1, len(shares))
+        explain: Explain | None
+        if self.registered:
+            parsed, explain = self.registered.decode(tasks, make)
+        else:
+            parsed, explain = self._parse(tasks, make), None if declared.format == "bytes" else self._explain_bad
+        self.reading.update(ranges)
+        try:
+            yield Records(parsed, explain, identify=columns.keep_ids)
+        except Exception as error:
+            if refused := reading.REFUSED.search(str(error)):
+                raise self.topic.refuse_for(refused["why"], bool(refused["login"])) from None
+            if self.registered and (failed := FAILED.search(str(error))):
+                raise self.registered.refuse(failed["why"]) from None
+            raise
+        finally:
+            self.reading.clear()
+
+    def _parse(self, tasks: "DataFrame", make: Reader) -> "DataFrame":
+        """Let Spark parse the values that the tasks read."""
+        declared, beside = self.declared, self.declared.beside
         ddl = f"{reading.write_ddl('value binary', beside)}, {PARTITION} string, {OFFSET} bigint"
-        frame = spark.range(0, len(shares), 1, len(shares)).mapInArrow(make, ddl)
-        parsed = values.parse(
-            frame,
+        keep = declared.tombstones == "keep"
+        return values.parse(
+            tasks.mapInArrow(make, ddl),
             declared.schema,
             declared.format,
             declared.options,
             tuple(beside.values()),
-            declared.tombstones == "keep",
+            keep,
         )
-        self.reading.update(ranges)
-        try:
-            yield Records(parsed, None if declared.format == "bytes" else self._explain_bad, identify=columns.keep_ids)
-        except Exception as error:
-            if refused := reading.REFUSED.search(str(error)):
-                raise self.topic.refuse_for(refused["why"], bool(refused["login"])) from None
-            raise
-        finally:
-            self.reading.clear()
 
     def _explain_bad(self, raw: str, nulls: Sequence[FieldPath]) -> str:
         ours = set(self.declared.beside.values())

@@ -116,6 +116,7 @@ BESIDE: Mapping[
     "headers": ("array<struct<key:string,value:binary>>", HEADERS, read_headers),
 }
 Share = tuple[tuple[int, int, int], ...]  # partition, start, end
+Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def cut(ranges: Mapping[int, tuple[int, int]], tasks: int) -> list[Share]:
@@ -143,7 +144,7 @@ def make_reader(
     ids: Mapping[int, str],
     beside: Mapping[str, str],
     absent: bool,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Reader:
     """Return the function for `mapInArrow` that turns numbers of shares into their records.
 
     Args:

@@ -12,10 +12,18 @@ import importlib
 
 from pyspark.daemon import manager
 
-MODULES = ("pyspark.worker", "pyarrow", "pyarrow.compute", "pyarrow.parquet", "pyarrow.fs", "confluent_kafka")
+MODULES = (
+    "pyspark.worker",
+    "pyarrow",
+    "pyarrow.compute",
+    "pyarrow.parquet",
+    "pyarrow.fs",
+    "confluent_kafka",
+    "fastavro",
+)
 
 if __name__ == "__main__":
     for name in MODULES:
-        with contextlib.suppress(ImportError):  # only a pipeline of Kafka needs the last one
+        with contextlib.suppress(ImportError):  # only pipelines of Kafka need the last two
             importlib.import_module(name)
     manager()

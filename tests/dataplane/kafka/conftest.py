@@ -8,6 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.dataplane.kafka.broker import Broker
+from tests.dataplane.kafka.gate import Gate, open_gate
+from tests.dataplane.kafka.registry_server import RegistryServer
 from tests.dataplane.kafka.topics import Worlds
 
 
@@ -16,6 +18,20 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     running = Broker(tmp_path_factory.mktemp("kafka"))
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
+    """One registry for all tests of schemas."""
+    running = RegistryServer(tmp_path_factory.mktemp("registry"))
+    yield running.wait()
+    running.stop()
+
+
+@pytest.fixture
+def gate(registry: RegistryServer) -> Iterator[Gate]:
+    with open_gate(registry.address) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 the broker refuses, no partition is parked; once the login or the right is valid again, runs continue."""
 
 import logging
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from rota.errors import ConfigError, EnvironmentFailed
 from rota.run.consume import CommittedBatch, IdlePartition
 from rota.run.serve import Rest, RunLimits, serve
 from tests.dataplane.kafka.broker import Broker
+from tests.dataplane.kafka.certificate import make_certificate
 from tests.dataplane.kafka.topics import TEXT, UNHURT, catch_up, commit, count_damage, number
 from tests.dataplane.world import World
 from tests.waiting import LONG, wait_until
@@ -44,18 +44,6 @@ SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",  # of the listener without a login, which the tests use
 }
-
-
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A self-signed certificate of localhost, and a key store with it and its key."""
-    ca, key, store = folder / "ca.pem", folder / "key.pem", folder / "broker.p12"
-    for command in (
-        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
-        f"-keyout {key} -out {ca}",
-        f"openssl pkcs12 -export -in {ca} -inkey {key} -out {store} -passout pass:storeword",
-    ):
-        subprocess.run(command.split(), check=True, capture_output=True)
-    return ca, store
 
 
 @dataclass(frozen=True)

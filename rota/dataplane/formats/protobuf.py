@@ -1,0 +1,224 @@
+"""Decode Protobuf values into columns. The module is sent to Spark's workers as code: it needs pyarrow, protobuf and protoxy
+there, and nothing of rota but `registered_columns`.
+
+Law: protobuf decodes a value by the reader's message: fields have numbers, and a number that the reader lacks is passed
+over. The writer's schema names the message of a value, which must have the reader's name. A field without presence that a
+value lacks has its default, and any other is null. A value is good if it decodes and each declared column holds it.
+
+| Protobuf | column |
+|---|---|
+| bool, string, bytes | boolean, string, binary |
+| float, double | float or double, double |
+| int32, sint32, sfixed32 | int or bigint |
+| uint32, fixed32, int64, sint64, sfixed64 | bigint |
+| uint64, fixed64 | decimal(20,0) |
+| enum | string: the name, or the number if it has none |
+| repeated, map, message | array, map with string keys, struct |
+| google.protobuf.Timestamp; a wrapper such as StringValue | timestamp; the type within, or null |
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rota.dataplane.formats.registered_columns import HEADER, ColumnDecoder, Mismatch, Undecodable, read_id
+
+Text = tuple[str, Mapping[str, str]]  # of a .proto file, and name -> text of those that it imports
+Convert = Callable[[Any], Any]
+NAME = "value.proto"
+LONG, DIGITS = (pa.int64(),), (pa.decimal128(20, 0),)
+HOLDS: Mapping[int, tuple[str, tuple[pa.DataType, ...]]] = {  # FieldDescriptor.type -> DDL, columns
+    1: ("double", (pa.float64(),)), 2: ("float", (pa.float32(), pa.float64())), 3: ("bigint", LONG),
+    4: ("decimal(20,0)", DIGITS), 5: ("int", (pa.int32(), pa.int64())), 6: ("decimal(20,0)", DIGITS), 7: ("bigint", LONG),
+    8: ("boolean", (pa.bool_(),)), 9: ("string", (pa.string(),)), 12: ("binary", (pa.binary(),)), 13: ("bigint", LONG),
+    14: ("string", (pa.string(),)), 15: ("int", (pa.int32(), pa.int64())), 16: ("bigint", LONG),
+    17: ("int", (pa.int32(), pa.int64())), 18: ("bigint", LONG),
+}  # fmt: skip
+STRING, MESSAGE, ENUM = 9, 11, 14
+STAMP = "google.protobuf.Timestamp"
+WRAPPERS = {
+    f"google.protobuf.{of}Value"
+    for of in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+}
+
+
+def parse(text: Text) -> Any:
+    """Return the descriptor of a .proto file. Raises: ValueError, if it is none."""
+    import protoxy
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    with tempfile.TemporaryDirectory() as name:
+        folder, pool = Path(name).resolve(), DescriptorPool()
+        for at, one in {**text[1], NAME: text[0]}.items():
+            path = (folder / at).resolve()
+            if not path.is_relative_to(folder):
+                raise ValueError(f"it imports {at!r}")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(one, encoding="utf-8")
+        for file in protoxy.compile([folder / NAME], includes=[folder]).file:
+            pool.AddSerializedFile(file.SerializeToString())
+        return pool.FindFileByName(NAME)
+
+
+def choose_message(text: Text, name: str = "") -> Any:
+    """Return the descriptor of the message of this full name, or of the first one of the file. Raises: ValueError."""
+    file = parse(text)
+    found = file.pool.FindMessageTypeByName(name) if name else next(iter(file.message_types_by_name.values()), None)
+    if found is None:
+        raise ValueError("it has no message")
+    return found
+
+
+def write_ddl(of: Any, depth: int = 4) -> str:
+    """Return the type of the column that holds a field, as Spark DDL."""
+    if is_map(of):
+        return f"map<string,{write_ddl(of.message_type.fields_by_name['value'], depth)}>"
+    if of.type != MESSAGE:
+        one = HOLDS.get(of.type, ("string", ()))[0]
+    elif of.message_type.full_name == STAMP:
+        one = "timestamp"
+    elif of.message_type.full_name in WRAPPERS:
+        one = write_ddl(of.message_type.fields_by_name["value"])
+    else:
+        fields = ",".join(f"{f.name}:{write_ddl(f, depth - 1)}" for f in of.message_type.fields) if depth else "..."
+        one = f"struct<{fields}>"
+    return f"array<{one}>" if of.is_repeated else one
+
+
+def is_map(of: Any) -> bool:
+    """Return whether a field is a map."""
+    return bool(of.type == MESSAGE and of.message_type.GetOptions().map_entry)
+
+
+def read_message_path(value: bytes) -> tuple[tuple[int, ...], int]:
+    """Return the place of a value's message in its schema, and where the message begins. Raises: Undecodable."""
+    count, at = _read_number(value, HEADER)
+    path: list[int] = []
+    for _ in range(count):
+        number, at = _read_number(value, at)
+        path.append(number)
+    return tuple(path) or (0,), at
+
+
+def _read_number(value: bytes, at: int) -> tuple[int, int]:
+    """Return a zigzag number, and where it ends."""
+    number = shift = 0
+    for byte in value[at : at + 5]:
+        number, shift, at = number | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128 and not number & 1:
+            return number >> 1, at
+        if byte < 128:
+            break
+    raise Undecodable(f"schema id {read_id(value)}: it does not name its message")
+
+
+@dataclass
+class Decoder(ColumnDecoder):
+    """Decodes values into the columns `kinds`.
+
+    Args:
+        reader: the file with the reader's message.
+        message: its full name; empty: the first of the file.
+        find_writer: returns the file of an id. Its ConnectionError ends the task; any other error is the value's.
+
+    Raises: Mismatch, if the columns cannot hold the reader's message.
+    """
+
+    kinds: pa.Schema
+    reader: Text
+    message: str
+    find_writer: Callable[[int], Text]
+    _known: dict[tuple[int, tuple[int, ...]], Undecodable | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from google.protobuf.message_factory import GetMessageClass
+
+        found = choose_message(self.reader, self.message)
+        self._name, self._make_message, self.raw = found.full_name, GetMessageClass(found), pa.struct(list(self.kinds))
+        self._convert = _plan_message(self.kinds, found, "")
+
+    def read(self, value: bytes) -> dict[str, Any]:
+        """Return the fields of a value. Raises: Undecodable."""
+        id = read_id(value)
+        path, begin = read_message_path(value)
+        if (id, path) not in self._known:
+            self._known[id, path] = self._check(id, path)
+        if known := self._known[id, path]:
+            raise known
+        message = self._make_message()
+        try:
+            message.ParseFromString(value[begin:])
+            found: dict[str, Any] = self._convert(message)
+        except MemoryError:
+            raise
+        except Exception as error:  # protobuf raises an error of its own
+            raise Undecodable(f"schema id {id}: {type(error).__name__}: {error}") from None
+        return found
+
+    def _check(self, id: int, path: tuple[int, ...]) -> Undecodable | None:
+        """Return why the values of a message in the schema of an id are bad; None if they are not."""
+        try:
+            first, *inner = path
+            found = [*parse(self.find_writer(id)).message_types_by_name.values()][first]
+            for one in inner:
+                found = found.nested_types[one]
+        except ConnectionError:
+            raise
+        except Exception as error:  # an unknown id, or a text that is no schema
+            return Undecodable(f"schema id {id}: {(str(error) or type(error).__name__).splitlines()[0]}")
+        other = found.full_name != self._name
+        return Undecodable(f"schema id {id}: message {found.full_name}, and not {self._name}") if other else None
+
+
+def _plan_message(kind: Iterable[pa.Field], of: Any, at: str) -> Convert:
+    """Return the function from a message to the fields of a struct. Raises: Mismatch."""
+    if lacking := [at + one.name for one in kind if one.name not in of.fields_by_name]:
+        held = ", ".join(f"{f.name} {write_ddl(f)}" for f in of.fields)
+        raise Mismatch(f"{', '.join(lacking)} is not in it. It has: {held}")
+    gets = {one.name: _plan_field(one.type, of.fields_by_name[one.name], f"{at}{one.name}.") for one in kind}
+    return lambda message: {name: get(message) for name, get in gets.items()}
+
+
+def _plan_field(kind: pa.DataType, of: Any, at: str) -> Convert:
+    """Return the function from a message to the value of a field."""
+    name = of.name
+    if is_map(of) and pa.types.is_map(kind) and of.message_type.fields_by_name["key"].type == STRING:
+        of_map = _plan_value(kind.item_type, of.message_type.fields_by_name["value"], at)
+        return lambda message: {key: of_map(one) for key, one in getattr(message, name).items()}
+    if of.is_repeated:
+        if is_map(of) or not pa.types.is_list(kind):
+            raise Mismatch(f"{at.rstrip('.')} is of another type in it. Declare {write_ddl(of)}")
+        each = _plan_value(kind.value_type, of, at)
+        return lambda message: [each(one) for one in getattr(message, name)]
+    convert = _plan_value(kind, of, at)
+    if of.has_presence:
+        return lambda message: convert(getattr(message, name)) if message.HasField(name) else None
+    return lambda message: convert(getattr(message, name))
+
+
+def _plan_value(kind: pa.DataType, of: Any, at: str) -> Convert:
+    """Return the function of one value of a field."""
+    if of.type == MESSAGE:
+        message = of.message_type
+        if message.full_name == STAMP and pa.types.is_timestamp(kind) and kind.tz:
+            return lambda one: one.seconds * 1_000_000 + one.nanos // 1000
+        if message.full_name in WRAPPERS:
+            convert = _plan_value(kind, message.fields_by_name["value"], at)
+            return lambda one: convert(one.value)
+        if pa.types.is_struct(kind):
+            return _plan_message(kind, message, at)
+    elif kind in HOLDS.get(of.type, ("", ()))[1]:
+        if of.type == ENUM:
+            names = {number: one.name for number, one in of.enum_type.values_by_number.items()}
+            return lambda one: names.get(one, str(one))
+        return Decimal if pa.types.is_decimal(kind) else _keep
+    raise Mismatch(f"{at.rstrip('.')} is of another type in it. Declare {write_ddl(of)}")
+
+
+def _keep(one: Any) -> Any:
+    return one
