@@ -41,9 +41,9 @@ LEAVES = {
 ONLY_IN = {  # outside library -> where it may be imported
     "confluent_kafka": {"rota/dataplane/kafka", "rota/local", "rota/demo/landed_topic.py"},
     "fastavro": {"rota/dataplane"},
+    "grpc_tools": {"rota/dataplane"},
     "jsonschema_rs": {"rota/dataplane"},
     "kazoo": {"rota/coordination"},
-    "protoxy": {"rota/dataplane"},
     "pyspark": {"rota/dataplane", "rota/pipeline.py", "pipelines", "resources"},
     "deltalake": {"rota/stores.py", "rota/deltalog", "rota/dataplane", "pipelines"},
     "pika": {"rota/dataplane/rabbitmq"},

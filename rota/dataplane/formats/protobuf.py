@@ -1,5 +1,5 @@
-"""Decode Protobuf values into columns. The module is sent to Spark's workers as code: it needs pyarrow, protobuf and protoxy
-there, and nothing of rota but `registered_columns`.
+"""Decode Protobuf values into columns. The module is sent to Spark's workers as code: it needs pyarrow, protobuf and
+grpcio-tools there, and nothing of rota but `registered_columns`.
 
 Law: protobuf decodes a value by the reader's message: fields have numbers, and a number that the reader lacks is passed
 over. The writer's schema names the message of a value, which must have the reader's name. A field without presence that a
@@ -49,8 +49,9 @@ WRAPPERS = {
 
 def parse(text: Text) -> Any:
     """Return the descriptor of a .proto file. Raises: ValueError, if it is none."""
-    import protoxy
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
+    from grpc_tools import protoc
 
     with tempfile.TemporaryDirectory() as name:
         folder, pool = Path(name).resolve(), DescriptorPool()
@@ -60,7 +61,18 @@ def parse(text: Text) -> Any:
                 raise ValueError(f"it imports {at!r}")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(one, encoding="utf-8")
-        for file in protoxy.compile([folder / NAME], includes=[folder]).file:
+        made, known = folder / "descriptors", Path(protoc.__file__).parent / "_proto"
+        words = [
+            "",
+            f"-I{folder}",
+            f"-I{known}",
+            "--include_imports",
+            f"--descriptor_set_out={made}",
+            str(folder / NAME),
+        ]
+        if protoc.main(words):
+            raise ValueError("protoc does not compile it")
+        for file in FileDescriptorSet.FromString(made.read_bytes()).file:
             pool.AddSerializedFile(file.SerializeToString())
         return pool.FindFileByName(NAME)
 

@@ -192,7 +192,7 @@ class ProtobufValues(DecodedValues):
     """Values of Protobuf. `message` of the options names the reader's message; by default it is the first of the file."""
 
     __slots__ = ()
-    library = "protoxy", "protoxy"
+    library = "grpc_tools", "grpcio-tools"
 
     @property
     def message(self) -> str:
