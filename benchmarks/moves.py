@@ -3,9 +3,10 @@
     python -m benchmarks.moves --moves 20
 
 Two workers consume 16 folders, in which 20 small files land each second. Then a third worker joins, takes its share and is
-asked to leave, again and again. Printed for each move: the longest time from a file's rename into a partition that moved
-until its row is in a version of the table, without `settle`, in which a file rests. It counts the files that landed from the
-start of the worker, or from the signal, until the new owner of each partition has committed.
+asked to leave, again and again. Printed: the longest time from a file's rename until its row is in a version of the table,
+without `settle`, in which a file rests. For a move it counts the files in the partitions that moved which landed in the
+`BEFORE` seconds before the new epoch or later, until the new owner of each had committed. Beside it: all files while nothing
+moved.
 """
 
 import argparse
@@ -18,25 +19,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks import costs, trickle
-from benchmarks.trickle import Trickle, wait_for
+from benchmarks import costs
+from benchmarks.trickle import SETTLE, Trickle, wait_for
 from rota.demo.faults import wait_for_join
 from rota.demo.observer import GIVEN_UP, Observer
 from rota.local.storage import open_folder
 
 FILES = 20  # a second
 FOLDERS = 16
+BEFORE = 3.0  # seconds
+QUIET = 15.0  # seconds after each drain in which nothing moves
 WANTED = {"median": 2.0, "worst": 3.5}  # seconds
 
 
 @dataclass(slots=True)
 class Move:
-    """A join or a drain of the third worker from `begun` to `ended`: which partitions moved."""
+    """A join or a drain of the third worker from `begun` to `ended`: which partitions moved. Or a time without a move."""
 
     kind: str
     begun: float
     ended: float
     moved: frozenset[str]
+
+    def find_longest(self, trickle: Trickle, seen: Mapping[tuple[str, int], float]) -> float:
+        """Return the longest wait of a file that landed meanwhile, given when each file was in the table."""
+        landed = (
+            (one, at) for one, at in trickle.landed.items() if one[0] in self.moved and self.begun <= at <= self.ended
+        )
+        return max(seen[one] - at - SETTLE for one, at in landed)
 
 
 @dataclass(slots=True)
@@ -55,7 +65,14 @@ class Moves:
         self.observer.wait_until(
             lambda: self._list_moved(before) <= self._list_committed(begun), GIVEN_UP, f"{kind} to end"
         )
-        self.moves.append(Move(kind, begun, time.time(), frozenset(self._list_moved(before))))
+        epoch = max(self.observer.epochs.values())  # a join has an earlier one, which moves nothing
+        self.moves.append(Move(kind, epoch - BEFORE, time.time(), frozenset(self._list_moved(before))))
+
+    def rest(self) -> None:
+        """Let time pass in which nothing moves."""
+        begun = time.time()
+        self.observer.wait_until(lambda: time.time() >= begun + QUIET, GIVEN_UP, "nothing")
+        self.moves.append(Move("no move", begun, time.time(), frozenset(self.observer.owners())))
 
     def _find_workers(self) -> dict[str, str]:
         return {p: owner.partition("@")[0] if owner else "" for p, owner in self.observer.owners().items()}
@@ -68,18 +85,6 @@ class Moves:
         now, whose = self._find_workers(), self.observer.whose
         commits = (c for c in self.observer.commits if c.at > since and c.run_id in whose)
         return {p for c in commits for p in c.ranges if whose[c.run_id].worker == now.get(p)}
-
-    def find_longest(self) -> list[tuple[Move, float]]:
-        """The moves, each with the longest wait of a file. To be called once all files are in the table."""
-        seen, found = self.trickle.find_seen(), list[tuple[Move, float]]()
-        for move in self.moves:
-            waits = [
-                seen[one] - at - trickle.SETTLE
-                for one, at in self.trickle.landed.items()
-                if one[0] in move.moved and move.begun <= at <= move.ended
-            ]
-            found.append((move, max(waits)))
-        return found
 
 
 def play(folder: Path, moves: int) -> list[tuple[Move, float]]:
@@ -101,12 +106,14 @@ def play(folder: Path, moves: int) -> list[tuple[Move, float]]:
                     child = stack.children.pop(name)
                     run.follow("drain", child.ask_to_end, lambda: not observer.holdings()[name])  # noqa: B023
                     child.end(patience=60.0)
-                    sys.stderr.write(f"{name}: {[len(one.moved) for one in run.moves[-2:]]} partitions moved\n")
+                    run.rest()
+                    sys.stderr.write(f"{name}: {[len(one.moved) for one in run.moves[-3:-1]]} partitions moved\n")
         finally:
             over.set()
             feeding.join()
         files.wait_consumed()
-        return run.find_longest()
+        seen = files.find_seen()
+        return [(move, move.find_longest(files, seen)) for move in run.moves]
 
 
 def main() -> None:
@@ -117,7 +124,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="rota-moves-") as folder:
         found = play(Path(folder), given.moves)
     lines = []
-    for kind in ("join", "drain"):
+    for kind in ("join", "drain", "no move"):
         waits = sorted(wait for move, wait in found if move.kind == kind)
         number = sum(len(move.moved) for move, _ in found if move.kind == kind)
         figures = statistics.median(waits), waits[-1]
