@@ -105,8 +105,9 @@ class SchemaRegistry:
         return found
 
     def _get(self, path: str) -> Any:
-        """Return the answer of the first address that has one."""
-        failed = ""
+        """Return the answer of the first address that has one. An id is unknown only if no address that answers knows it: a
+        replica may be behind."""
+        failed = unknown = ""
         for address in self.addresses.split(","):
             url = f"{address.strip().rstrip('/')}/{path}"
             try:
@@ -116,12 +117,13 @@ class SchemaRegistry:
                 with error:
                     code, why = _read_error(error)
                 if code in MISSING:
-                    raise UnknownSchema(f"the registry has no such {MISSING[code]}: {why}") from None
+                    unknown = f"the registry has no such {MISSING[code]}: {why}"
+                    continue
                 refuses = f"{REFUSES}: " if error.code in (401, 403) else ""
                 failed = f"at {url}: {refuses}HTTP {error.code} {why or error.reason}"
             except (OSError, HTTPException, ValueError) as error:
                 failed = f"at {url}: {getattr(error, 'reason', None) or error or type(error).__name__}"
-        raise ConnectionError(f"Schema registry {failed}")
+        raise UnknownSchema(unknown) if unknown else ConnectionError(f"Schema registry {failed}")
 
     def _open(self, url: str) -> Any:
         request = Request(url, headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"})

@@ -1,5 +1,6 @@
 """The client of a schema registry, and what a declaration may not say about one."""
 
+import json
 import socket
 from typing import Any
 
@@ -10,7 +11,7 @@ from rota.dataplane.kafka.schema_registry import SchemaRegistry, UnknownSchema
 from rota.dataplane.ports import INSPECT
 from rota.errors import ConfigError
 from rota.kafka import kafka
-from tests.dataplane.kafka.gate import Gate
+from tests.dataplane.kafka.gate import Gate, open_gate
 from tests.dataplane.kafka.registry_server import RegistryServer
 from tests.dataplane.kafka.topics import Worlds
 
@@ -39,6 +40,19 @@ def test_an_answer_that_is_no_schema_is_no_bad_value(gate: Gate, monkeypatch: py
     ):
         with pytest.raises(ConnectionError, match="Schema registry answers what is no schema"):
             ask()
+
+
+def test_an_id_that_one_replica_lacks_is_read_from_another(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else good records would be put into the quarantine while a replica is behind."""
+    lacks = json.dumps({"error_code": 40403, "message": "No schema"}).encode()
+    with open_gate(gate.address) as behind:
+        monkeypatch.setattr(behind, "answer", lambda *_: (404, lacks))
+        monkeypatch.setattr(gate, "answer", lambda *_: (200, json.dumps({"schema": '"long"'}).encode()))
+        both = f"{behind.address}, {gate.address}"
+        assert SchemaRegistry(both).read_id(7).text == '"long"'
+        monkeypatch.setattr(gate, "answer", lambda *_: (503, b"away"))
+        with pytest.raises(UnknownSchema, match="no such id: No schema"):
+            SchemaRegistry(both).read_id(7)
 
 
 @pytest.mark.parametrize(
