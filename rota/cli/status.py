@@ -110,7 +110,6 @@ def read_status(tree: "GroupState", found: "Findings") -> dict[str, Any]:
     """Return the group as JSON values; see docs/protocol.md. Values of a source or table that cannot be read are null."""
     seen, facts = found.seen, found.seen.facts
     here = {worker.id for worker in seen.workers}
-    incarnations = {worker.id: worker.incarnation for worker in seen.workers}
     epochs = tree.epochs(last=1)
     wanted = {p: w for w in sorted(facts.targets, key=lambda w: w in here) for p in facts.targets[w]}
     holders = {
@@ -155,11 +154,11 @@ def read_status(tree: "GroupState", found: "Findings") -> dict[str, Any]:
                 "endpoint": record.endpoint if (record := facts.lives.get(worker.incarnation or "")) else None,
                 "capacity": worker.capacity,
                 "target": len(facts.targets.get(worker.id, ())),
-                "owned": sum(1 for holder in holders.values() if holder == incarnations[worker.id]),
+                "owned": sum(1 for holder in holders.values() if holder == worker.incarnation),
                 "runs": runs.count(str(worker.incarnation)),
                 "usage": dict(worker.usage or {}),
             }
-            for worker in seen.workers
+            for worker in (*seen.workers, *seen.starting)
         ],
         "partitions": partitions,
         "unreadable": dict(tree.unreadable),

@@ -22,7 +22,6 @@ MAX_TEXT = 60  # characters of a value in a sentence
 FACTS = {  # a fact of a worker: the sentence when it begins, and when it ends
     "leaving": ("is shutting down", ""),  # it ends with the worker
     "unable": ("cannot work", "can work again"),
-    "awaits_run": ("waits for its first run", "has its first run"),
     "unreadable": ("has a record that cannot be read", "has readable records again"),
 }
 
@@ -58,7 +57,7 @@ def _note_worker(view: LiveView, people: WorkerOverrides | None, unreadable: boo
     overrides, live = people or WorkerOverrides(), view.record or Live()
     state = "draining" if overrides.draining else "cordoned" if overrides.cordoned else ""
     facts: dict[str, Any] = {"state": state, "leaving": live.leaving, "unable": bool(live.unable)}
-    facts |= {"awaits_run": live.awaits_run, "unreadable": unreadable or view.record is None}
+    facts["unreadable"] = unreadable or view.record is None
     given = overrides.model_dump(include={"capacity", "labels", "max_partitions"}, exclude_defaults=True)
     return {name: value for name, value in facts.items() if value} | given
 

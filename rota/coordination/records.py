@@ -104,7 +104,7 @@ class Live(ProcessFields, Record):
 
     `endpoint` None: its runs use a local Spark session. `protocol` is the group's protocol when it joined; it keeps
     that one. `unable`: why it cannot work now, so that it owns nothing; empty if it can. `awaits_run`: its first run is
-    not ready, so it owns nothing yet. `machine`: the machine of its `pid`.
+    not ready, so it counts as not there yet. `machine`: the machine of its `pid`.
     """
 
     endpoint: Annotated[str, Field(pattern=rf"^{ENDPOINT.pattern}$", max_length=1_000)] | None = None

@@ -29,7 +29,10 @@ from rota.ids import partition_id, pipeline_of, worker_of
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a decision is made from, without loads and owners: cheap to read again and again."""
+    """What a decision is made from, without loads and owners: cheap to read again and again.
+
+    A worker that awaits its first run counts as not there. It is in `starting`.
+    """
 
     digest: str
     meta: Meta
@@ -40,6 +43,7 @@ class Basis:
     partitions: Mapping[str, Partitions]
     members: tuple[str, ...]
     inputs: Inputs
+    starting: tuple[Worker, ...] = ()
 
     @property
     def moved(self) -> bool:
@@ -83,12 +87,18 @@ def read_basis(tree: GroupReader) -> Basis:
     meta, head, controller, overrides = tree.meta(), tree.head(), tree.controller(), tree.overrides()
     pipelines = tree.pipelines()
     partitions = {p: read.record for p, read in pipelines.items()}
-    live = tree.newest(tree.live())
+    views = tree.live()
+    awaiting = [view for view in views if view.record is not None and view.record.awaits_run]
+    live = tree.newest(view for view in views if view not in awaiting)
+    starting = {w: view for w, view in tree.newest(awaiting).items() if w not in live}
     people = {worker: read.record for worker, read in tree.worker_overrides().items()}
     unreadable = tree.find_torn(tree.paths.workers)
-    workers = tuple(
-        merge_worker(live[w], people.get(w, WorkerOverrides()), doubtful=w in unreadable)
-        for w in sorted(live, key=str.encode)
+    workers, waiting = (
+        tuple(
+            merge_worker(of[w], people.get(w, WorkerOverrides()), doubtful=w in unreadable)
+            for w in sorted(of, key=str.encode)
+        )
+        for of in (live, starting)
     )
     members = tuple(sorted(v.incarnation for v in live.values()))
     alone = tree.assigns() if meta.protocol != "assigned" else {}  # each worker's target is its own choice
@@ -103,6 +113,7 @@ def read_basis(tree: GroupReader) -> Basis:
         partitions,
         members,
         note_inputs(meta, overrides, people, live, unreadable, partitions),
+        waiting,
     )
 
 

@@ -145,6 +145,7 @@ def make_seen(
         grace=basis.meta.grace,
         handover=Settings.from_environment().max_shutdown.total_seconds(),
         workers=basis.workers,
+        starting=basis.starting,
         pins=basis.overrides.pins,
         labels={name: record.requires for name, record in basis.partitions.items()},
         joined_under={worker: record.protocol for worker, record in announced.items() if record},

@@ -59,7 +59,8 @@ class Seen:
         protocol: the protocol of the group.
         grace: seconds for which a rebalance waits for a lost worker.
         handover: seconds that an owner has to release a partition.
-        workers: the live workers.
+        workers: the live workers that can own partitions, or report why they cannot.
+        starting: the live workers that await their first runs.
         pins: partition -> the worker that it is pinned to.
         labels: pipeline -> the labels that it requires of its workers.
         joined_under: worker -> the protocol of the group when it joined.
@@ -81,6 +82,7 @@ class Seen:
     grace: float = 0.0
     handover: float = HANDOVER
     workers: Sequence[Worker] = ()
+    starting: Sequence[Worker] = ()
     pins: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     joined_under: Mapping[str, str] = field(default_factory=dict)

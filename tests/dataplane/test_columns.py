@@ -77,7 +77,7 @@ def test_nullability_does_not_matter() -> None:
 def test_a_foreign_partition_or_offset_is_seen_in_the_footers(tmp_path: Path) -> None:
     table = ledger(tmp_path)
     one = batch(table, table.claim({"p": 1}, {"p": 0}))
-    with pytest.raises(BadTransform, match="does not hold"):
+    with pytest.raises(BadTransform, match="which this batch does not have"):
         read_footers(Path(table.location), one.attempt, {"q": (0, 2)})
     with pytest.raises(BadTransform, match="offsets outside"):
         read_footers(Path(table.location), one.attempt, {"p": (0, 1)})
