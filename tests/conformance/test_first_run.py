@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from rota.cli.observer import GroupObserver
+from rota.cli.status import read_status
 from rota.coordination import membership
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live, Slot, Slots, encode
@@ -65,6 +67,8 @@ def test_the_former_owner_keeps_its_partitions_until_the_first_run_is_ready(worl
     here = Newcomer(world, group)
     assert here.balance() == (4, 0)
     assert not here.has_room()
+    status = read_status(here.tree, GroupObserver(here.tree).observe())
+    assert {one["id"]: one["state"] for one in status["workers"]} == {"w1": "active", "w2": "starting"}
     membership.register_run(here.tree, "r9", here.w1.state.incarnation or "", ())
     assert here.balance() == (4, 0), "a run of another worker"
     membership.register_run(here.other, "r2", here.w2.state.incarnation or "", ())
