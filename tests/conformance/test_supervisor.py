@@ -179,7 +179,10 @@ def test_as_process_1_it_reaps_orphans_and_gives_the_code_of_a_signal() -> None:
 def test_a_signal_comes_once_also_from_a_terminal() -> None:
     """Ctrl-C goes to each process of the terminal's foreground group; a second one would mean: do not wait for runs."""
     terminal, below = pty.openpty()
-    take = "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); exec(sys.argv[1])"
+    take = (
+        "import fcntl, os, signal, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL); exec(sys.argv[1])"  # `nohup` lets the tests ignore it
+    )
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
         [sys.executable, "-c", take, NOTING], stdin=below, stdout=subprocess.PIPE, text=True, env=environ
