@@ -188,7 +188,7 @@ class Agent:
         if why := self.chooser.join(meta := self.tree.meta()):
             self._idles("refused", {"reason": why}, about=meta.protocol)
             return
-        awaits = self.wants_run and self._first_run.begin()
+        awaits = self.wants_run and meta.protocol == "assigned" and self._first_run.begin()
         self.live = self.live.model_copy(update={"protocol": meta.protocol, "awaits_run": awaits})
         incarnation = membership.join(self.tree, self.worker, self.live)
         self._silent, self._idle = False, ""

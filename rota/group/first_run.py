@@ -1,7 +1,8 @@
 """A worker that joins waits for its first run, so that a partition moves to it only when the run can consume it at once.
 
 Laws:
-1. A worker waits only if a run consumes in the group when it joins. Otherwise no record would arrive sooner.
+1. A worker waits only if a run consumes in the group when it joins: otherwise no record would arrive sooner. Under protocols
+   without a controller it does not wait: the other workers would not notice the end of the wait at once.
 2. A worker that waits owns nothing and claims nothing. The former owners keep their partitions and consume them.
 3. It waits at most `LONGEST` seconds, and only while another live worker has room. So no partition is without an owner
    because a worker waits.

@@ -21,10 +21,12 @@ PARTITIONS = ("p:a", "p:b", "p:c", "p:d")
 class Newcomer:
     """w1 owns all partitions of the group, and a run of it lives if it is `served`. w2 has joined."""
 
-    def __init__(self, world: World, group: str, served: bool = True, wants: bool = True) -> None:
+    def __init__(
+        self, world: World, group: str, served: bool = True, wants: bool = True, protocol: str = "assigned"
+    ) -> None:
         self.now, self.said = 0.0, list[str]()
         self.tree = GroupState(world.connect(), group)
-        self.tree.found()
+        self.tree.found(protocol=protocol)
         self.tree.grow("p", ("a", "b", "c", "d"))
         self.w1 = self.start(GroupState(world.connect(), group), "w1")
         self.cycle(self.w1)
@@ -98,6 +100,11 @@ def test_it_waits_only_if_runs_consume_and_it_was_started_so(
     world: World, group: str, served: bool, wants: bool
 ) -> None:
     assert Newcomer(world, group, served, wants).balance() == (2, 2)
+
+
+def test_a_worker_that_decides_alone_does_not_wait(world: World, group: str) -> None:
+    here = Newcomer(world, group, protocol="claim")
+    assert here.has_room()
 
 
 @pytest.mark.parametrize("last", ["leaves", "is gone", "is unable"])
