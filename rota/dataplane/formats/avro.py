@@ -7,7 +7,7 @@ it. Columns and fields that are not declared are passed over, whatever their typ
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from rota.dataplane.formats.avro_schemas import Planner, strip
-from rota.dataplane.formats.registered_columns import HEADER, ColumnDecoder, Undecodable, read_id
+from rota.dataplane.formats.registered_columns import HEADER, ColumnDecoder, Undecodable, Writers, read_id
 
 
 @dataclass
@@ -32,7 +32,6 @@ class Decoder(ColumnDecoder):
     kinds: pa.Schema
     reader: Any
     find_writer: Callable[[int], Any]
-    _writers: dict[int, tuple[Any, Any] | Undecodable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         from fastavro import parse_schema, schemaless_reader
@@ -43,10 +42,12 @@ class Decoder(ColumnDecoder):
             plan = Planner(named=True).plan_record(self.kinds, self.reader)
         self._parse, self._read, self._named = parse_schema, schemaless_reader, planner.chooses
         self._resolved, self.raw, self._convert = parse_schema(plan.schema), plan.raw, plan.convert
+        self._writers = Writers(self._resolve)
 
     def read(self, value: bytes) -> dict[str, Any]:
         """Return the fields of a value. Raises: Undecodable."""
-        writer, reader = self._find(id := read_id(value))
+        id = read_id(value)
+        writer, reader = self._writers.find(id, id)
         stream = BytesIO(value)
         stream.seek(HEADER)
         try:
@@ -60,20 +61,7 @@ class Decoder(ColumnDecoder):
             raise Undecodable(f"schema id {id}: {left} bytes follow the record")
         return found
 
-    def _find(self, id: int) -> tuple[Any, Any]:
+    def _resolve(self, id: int) -> tuple[Any, Any]:
         """Return the writer's schema, and the reader's unless both are the same."""
-        if id not in self._writers:
-            try:
-                found = self.find_writer(id)
-                self._writers[id] = (
-                    self._parse(strip(found, count())),
-                    None if found == self.reader else self._resolved,
-                )
-            except ConnectionError:
-                raise
-            except Exception as error:  # an unknown id, or a text that is no schema
-                self._writers[id] = Undecodable(f"schema id {id}: {error}")
-        known = self._writers[id]
-        if isinstance(known, Undecodable):
-            raise known
-        return known
+        found = self.find_writer(id)
+        return self._parse(strip(found, count())), None if found == self.reader else self._resolved

@@ -7,12 +7,12 @@ without `$schema` is of draft 7, as in Confluent's clients.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from rota.dataplane.formats.registered_columns import HEADER, Batches, Undecodable, read_id
+from rota.dataplane.formats.registered_columns import HEADER, Batches, Undecodable, Writers, read_id
 
 WHOLE = "_rota_value"  # the column of the whole values
 LONGEST = 200  # characters of a reason
@@ -24,12 +24,14 @@ class Checker:
     ends the task; any other error is the value's."""
 
     find_schema: Callable[[int], tuple[Any, Mapping[str, Any]]]
-    _validators: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._validators = Writers(self._make_validator)
 
     def cut(self, value: bytes) -> bytes:
         """Return the text of a value. Raises: Undecodable, if it does not match its schema."""
         id, text = read_id(value), value[HEADER:]
-        validator = self._find(id)
+        validator = self._validators.find(id, id)
         try:
             read = json.loads(text)
         except (ValueError, RecursionError):
@@ -40,26 +42,16 @@ class Checker:
         at = ".".join(map(str, error.instance_path))
         raise Undecodable(f"schema id {id}: {f'{at}: ' if at else ''}{error.message[:LONGEST]}")
 
-    def _find(self, id: int) -> Any:
+    def _make_validator(self, id: int) -> Any:
         from jsonschema_rs import Draft7Validator, validator_for
 
-        if id not in self._validators:
-            try:
-                schema, named = self.find_schema(id)
-                make = validator_for if isinstance(schema, dict) and "$schema" in schema else Draft7Validator
+        schema, named = self.find_schema(id)
+        make = validator_for if isinstance(schema, dict) and "$schema" in schema else Draft7Validator
 
-                def retrieve(uri: str) -> Any:
-                    return next(one for name, one in named.items() if uri == name or uri.endswith(f"/{name}"))
+        def retrieve(uri: str) -> Any:
+            return next(one for name, one in named.items() if uri == name or uri.endswith(f"/{name}"))
 
-                self._validators[id] = make(schema, retriever=retrieve)
-            except ConnectionError:
-                raise
-            except Exception as error:  # an unknown id, or a text that is no schema
-                why = (str(error) or type(error).__name__).splitlines()[0]
-                self._validators[id] = Undecodable(f"schema id {id}: {why}")
-        if isinstance(known := self._validators[id], Undecodable):
-            raise known
-        return known
+        return make(schema, retriever=retrieve)
 
     def explain(self, value: bytes) -> str:
         """Return why a value does not match its schema; empty if it does."""

@@ -19,14 +19,14 @@ value lacks has its default, and any other is null. A value is good if it decode
 
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from rota.dataplane.formats.registered_columns import HEADER, ColumnDecoder, Mismatch, Undecodable, read_id
+from rota.dataplane.formats.registered_columns import HEADER, ColumnDecoder, Mismatch, Undecodable, Writers, read_id
 
 Text = tuple[str, Mapping[str, str]]  # of a .proto file, and name -> text of those that it imports
 Convert = Callable[[Any], Any]
@@ -145,23 +145,19 @@ class Decoder(ColumnDecoder):
     reader: Text
     message: str
     find_writer: Callable[[int], Text]
-    _known: dict[tuple[int, tuple[int, ...]], Undecodable | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         from google.protobuf.message_factory import GetMessageClass
 
         found = choose_message(self.reader, self.message)
         self._name, self._make_message, self.raw = found.full_name, GetMessageClass(found), pa.struct(list(self.kinds))
-        self._convert = _plan_message(self.kinds, found, "")
+        self._convert, self._messages = _plan_message(self.kinds, found, ""), Writers(self._check)
 
     def read(self, value: bytes) -> dict[str, Any]:
         """Return the fields of a value. Raises: Undecodable."""
         id = read_id(value)
         path, begin = read_message_path(value)
-        if (id, path) not in self._known:
-            self._known[id, path] = self._check(id, path)
-        if known := self._known[id, path]:
-            raise known
+        self._messages.find(id, (id, path))
         message = self._make_message()
         try:
             message.ParseFromString(value[begin:])
@@ -172,19 +168,14 @@ class Decoder(ColumnDecoder):
             raise Undecodable(f"schema id {id}: {type(error).__name__}: {error}") from None
         return found
 
-    def _check(self, id: int, path: tuple[int, ...]) -> Undecodable | None:
-        """Return why the values of a message in the schema of an id are bad; None if they are not."""
-        try:
-            first, *inner = path
-            found = [*parse(self.find_writer(id)).message_types_by_name.values()][first]
-            for one in inner:
-                found = found.nested_types[one]
-        except ConnectionError:
-            raise
-        except Exception as error:  # an unknown id, or a text that is no schema
-            return Undecodable(f"schema id {id}: {(str(error) or type(error).__name__).splitlines()[0]}")
-        other = found.full_name != self._name
-        return Undecodable(f"schema id {id}: message {found.full_name}, and not {self._name}") if other else None
+    def _check(self, key: tuple[int, tuple[int, ...]]) -> None:
+        """Raise ValueError if the message at this path in the schema of this id is not the reader's."""
+        id, (first, *inner) = key
+        found = [*parse(self.find_writer(id)).message_types_by_name.values()][first]
+        for one in inner:
+            found = found.nested_types[one]
+        if found.full_name != self._name:
+            raise ValueError(f"message {found.full_name}, and not {self._name}")
 
 
 def _plan_message(kind: Iterable[pa.Field], of: Any, at: str) -> Convert:

@@ -2,13 +2,16 @@
 workers as code: it needs pyarrow there, and nothing of rota.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 HEADER = 5  # bytes before the record: 0, and the id of the writer's schema
 Batches = Iterable[pa.RecordBatch]
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 class Undecodable(ValueError):
@@ -24,6 +27,31 @@ def read_id(value: bytes) -> int:
     if len(value) < HEADER or value[0]:
         raise Undecodable("it does not begin with a byte 0 and the id of a schema in four bytes")
     return int.from_bytes(value[1:HEADER], "big")
+
+
+@dataclass
+class Writers(Generic[K, V]):
+    """What a task needs of each writer's schema, made by `make` once for each key.
+
+    An error of `make` makes the values of that key bad, except a ConnectionError, which ends the task.
+    """
+
+    make: Callable[[K], V]
+    _known: dict[K, V | Undecodable] = field(default_factory=dict)
+
+    def find(self, id: int, key: K) -> V:
+        """Return what was made for `key`, of the schema `id`. Raises: Undecodable, ConnectionError."""
+        if key not in self._known:
+            try:
+                self._known[key] = self.make(key)
+            except ConnectionError:
+                raise
+            except Exception as error:  # an unknown id, or a text that is no schema
+                why = (str(error) or type(error).__name__).splitlines()[0]
+                self._known[key] = Undecodable(f"schema id {id}: {why}")
+        if isinstance(known := self._known[key], Undecodable):
+            raise known
+        return known
 
 
 class ColumnDecoder:

@@ -66,33 +66,32 @@ class SchemaRegistry:
         """Return the versions of a subject, the newest first. Raises: UnknownSchema, ConnectionError."""
         return sorted(map(int, self._get(f"subjects/{quote(subject, safe='')}/versions")), reverse=True)
 
+    def load(self, schema: Schema, kind: str) -> tuple[str, dict[str, str]]:
+        """Return the text of a schema of this type, and those that it refers to, by name: see `list_references`.
+
+        Raises: as `read_id`, and ValueError if it is of another type.
+        """
+        if schema.kind != kind:
+            raise ValueError(f"it is of type {schema.kind}, and not {kind}")
+        return schema.text, {name: one.text for name, one in self.list_references(schema).items()}
+
     def read_avro(self, id: int) -> Any:
-        """Return the Avro schema with this id, parsed. Raises: as `read_id`, and an error of what is no Avro schema."""
+        """Return the Avro schema with this id, parsed. Raises: as `load`, and an error of what is no Avro schema."""
         return self.parse_avro(self.read_id(id))
 
     def parse_avro(self, schema: Schema) -> Any:
         """Return a schema as `avro_schemas` has it. Raises: as `read_avro`."""
-        if schema.kind != "AVRO":
-            raise ValueError(f"it is of type {schema.kind}, and not AVRO")
-        references = [json.loads(one.text) for one in self.list_references(schema).values()]
-        return avro_schemas.parse(json.loads(schema.text), references)
+        text, references = self.load(schema, "AVRO")
+        return avro_schemas.parse(json.loads(text), map(json.loads, references.values()))
 
     def read_protobuf(self, id: int) -> tuple[str, dict[str, str]]:
-        """Return the .proto file with this id, and those that it imports, by name. Raises: as `read_avro`."""
-        return self.load_protobuf(self.read_id(id))
-
-    def load_protobuf(self, schema: Schema) -> tuple[str, dict[str, str]]:
-        """Return the text of a schema, and those that it imports. Raises: as `read_avro`."""
-        if schema.kind != "PROTOBUF":
-            raise ValueError(f"it is of type {schema.kind}, and not PROTOBUF")
-        return schema.text, {name: one.text for name, one in self.list_references(schema).items()}
+        """Return the .proto file with this id, and those that it imports, by name. Raises: as `load`."""
+        return self.load(self.read_id(id), "PROTOBUF")
 
     def read_json(self, id: int) -> tuple[Any, dict[str, Any]]:
-        """Return the JSON Schema with this id, and those that it refers to, by name. Raises: as `read_avro`."""
-        schema = self.read_id(id)
-        if schema.kind != "JSON":
-            raise ValueError(f"it is of type {schema.kind}, and not JSON")
-        return json.loads(schema.text), {n: json.loads(one.text) for n, one in self.list_references(schema).items()}
+        """Return the JSON Schema with this id, and those that it refers to, by name. Raises: as `load`."""
+        text, references = self.load(self.read_id(id), "JSON")
+        return json.loads(text), {name: json.loads(one) for name, one in references.items()}
 
     def list_references(self, schema: Schema) -> dict[str, Schema]:
         """Return name -> schema of what a schema refers to, each behind what it refers to itself."""
