@@ -84,7 +84,7 @@ class Polls:
         live = self.watcher.lives.keys()
         if live != self.live or live <= self.busy:
             return live != self.live  # a run polls for its own incarnation, twice a second
-        return any(one.incarnation not in self.busy for one in (*self.watcher.find_work(), *self._find_awaited()))
+        return any(one.incarnation not in self.busy for one in self._find_work())
 
     def _find_launches(self) -> Iterator[dg.RunRequest]:
         """Yield a run for each live incarnation with lag, or that awaits its first run, and without a run. Cancel the runs
@@ -104,14 +104,17 @@ class Polls:
         self.busy = self.live.intersection(run.tags.get(INCARNATION, "") for run in open_runs)
         if self.live <= self.busy:
             return
-        for work in (*self.watcher.find_work(), *self._find_awaited()):
+        for work in self._find_work():
             if work.incarnation not in self.busy and not self.mine.read_pause({INCARNATION: work.incarnation}):
                 yield make_run_request(self.pipeline, self.names, work, self.tree.head().record.epoch)
 
-    def _find_awaited(self) -> "Iterator[Work]":
-        """Yield a run without partitions for each incarnation that awaits its first run, while runs of others consume."""
+    def _find_work(self) -> "Iterator[Work]":
+        """Yield the work of each incarnation, and work without partitions for each one that awaits its first run while runs
+        of others consume.
+        """
         from rota.run.work import Work
 
+        yield from self.watcher.find_work()
         for incarnation, live in self.watcher.lives.items() if self.busy else ():
             if live is not None and live.awaits_run:
                 yield Work(incarnation, worker_of(incarnation), {})

@@ -88,18 +88,16 @@ def read_basis(tree: GroupReader) -> Basis:
     pipelines = tree.pipelines()
     partitions = {p: read.record for p, read in pipelines.items()}
     views = tree.live()
-    awaiting = [view for view in views if view.record is not None and view.record.awaits_run]
-    live = tree.newest(view for view in views if view not in awaiting)
-    starting = {w: view for w, view in tree.newest(awaiting).items() if w not in live}
+    live = tree.newest(view for view in views if not _awaits_run(view))
+    starting = {w: view for w, view in tree.newest(filter(_awaits_run, views)).items() if w not in live}
     people = {worker: read.record for worker, read in tree.worker_overrides().items()}
     unreadable = tree.find_torn(tree.paths.workers)
-    workers, waiting = (
-        tuple(
-            merge_worker(of[w], people.get(w, WorkerOverrides()), doubtful=w in unreadable)
-            for w in sorted(of, key=str.encode)
-        )
-        for of in (live, starting)
-    )
+
+    def merge(of: Mapping[str, LiveView]) -> tuple[Worker, ...]:
+        names = sorted(of, key=str.encode)
+        return tuple(merge_worker(of[w], people.get(w, WorkerOverrides()), doubtful=w in unreadable) for w in names)
+
+    workers = merge(live)
     members = tuple(sorted(v.incarnation for v in live.values()))
     alone = tree.assigns() if meta.protocol != "assigned" else {}  # each worker's target is its own choice
     chosen = {w: sha256(read.node.data).hexdigest() for w, read in sorted(alone.items()) if w in live}
@@ -113,8 +111,12 @@ def read_basis(tree: GroupReader) -> Basis:
         partitions,
         members,
         note_inputs(meta, overrides, people, live, unreadable, partitions),
-        waiting,
+        merge(starting),
     )
+
+
+def _awaits_run(view: LiveView) -> bool:
+    return view.record is not None and view.record.awaits_run
 
 
 def read_snapshot(tree: GroupReader, known: Mapping[str, str] | None = None) -> GroupSnapshot:
