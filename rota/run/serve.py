@@ -89,7 +89,11 @@ def serve(
     watcher = WorkWatcher(tree, pipeline, ports.source, incarnation)
     awaited: float | None = None  # since when the target names partitions that the worker does not own yet
     if not work:
-        stand_by(tree, incarnation, run_id, ports)
+        watcher.poll()
+        if (
+            live := watcher.lives.get(incarnation)
+        ) is not None:  # else there is no Spark to open, and the run ends soon
+            stand_by(tree, incarnation, live.endpoint, run_id, ports)
     while True:
         if work:
             left = max(0.0, began + limits.max_run - ports.clock())
@@ -126,11 +130,10 @@ def serve(
             pause = max(HANDOVER_INTERVAL, least)
 
 
-def stand_by(tree: GroupState, incarnation: str, run_id: str, ports: Ports) -> None:
+def stand_by(tree: GroupState, incarnation: str, endpoint: str | None, run_id: str, ports: Ports) -> None:
     """Open what the first batch needs, then create the run's node without partitions: the worker takes its first
     partitions when it sees the node. Raises EnvironmentFailed, Unavailable.
     """
-    endpoint = next((one.record.endpoint for one in tree.live() if one.incarnation == incarnation and one.record), None)
     for _ in ports.job.run((), endpoint=endpoint, run_id=run_id, schema=None):
         raise AssertionError("a job without ranges writes nothing")
     ports.main.open()

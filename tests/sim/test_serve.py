@@ -95,6 +95,35 @@ def test_a_partition_that_its_worker_takes_over_is_consumed_at_once(
     assert latest / 2 < max(delays) <= latest
 
 
+def test_a_run_without_partitions_opens_no_spark_for_a_worker_that_is_gone() -> None:
+    """Without the worker's address, the run would start a Spark of its own."""
+    world, opened = ServedRun(), list[float]()
+    world.ports = replace(world.ports, job=OpenedJob(world.ports.job, lambda: opened.append(world.now)))
+    leave(world.tree, world.w1)
+    seen = world.serve(RunLimits(10.0, 300.0), partitions=())
+    assert isinstance(seen[-1][1], RunEnd)
+    assert "is gone" in seen[-1][1].reason
+    assert not opened
+
+
+@pytest.mark.parametrize(("every", "polls"), [(0.0, range(30, 41)), (5.0, range(6, 13))])
+def test_a_hand_over_adds_polls_only_if_they_cost_nothing(every: float, polls: range) -> None:
+    """A poll of a bucket is a list request. Its run does not poll more often while another worker keeps a partition."""
+
+    class Seen(MemorySource):
+        def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
+            at.append(world.now)
+            return super().observe(partitions, query)
+
+    at: list[float] = []
+    world = ServedRun()
+    world.ports = replace(world.ports, source=Seen(world.ends.__getitem__, lambda _: 100))
+    world.script = {1.0: partial(world.aim, {"w1": PARTITIONS, "w2": ()})}
+    paid = replace(PIPELINE, source=files("s3://bucket/rows", format="json", schema="row long"))
+    world.serve(RunLimits(10.0, 300.0), pipeline=paid if every else PIPELINE)
+    assert len([one for one in at if 1.0 <= one <= 5.0]) in polls
+
+
 def test_a_run_that_keeps_its_node_would_be_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rota.run.consume.end_run", lambda *_: None)
     with pytest.raises(AssertionError, match="no hand-over waits for it"):
