@@ -1,7 +1,7 @@
 """How a pipeline file declares a Kafka topic as its source."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
@@ -140,11 +140,7 @@ class Kafka:
 
     def read_client(self) -> dict[str, str]:
         """Return the settings of a client, filled in from the environment. Errors of this process hide the secrets."""
-        found = {name: expand(str(text)) for name, text in self.client.items()}
-        for name, text in found.items():
-            if SECRET.match(name):
-                hide(text)
-        return {"bootstrap.servers": expand(self.servers), **found}
+        return {"bootstrap.servers": expand(self.servers), **_fill_in(self.client, SECRET.match)}
 
     def explain_registry_login(self) -> str:
         """Return the step after the registry refused the login of `registry_client`."""
@@ -153,12 +149,18 @@ class Kafka:
 
     def read_registry_client(self) -> dict[str, str]:
         """Return the settings of the registry's client, filled in. Errors of this process hide the secrets."""
-        found = {name: expand(str(text)) for name, text in self.registry_client.items()}
-        for name, text in found.items():
-            if REGISTRY_SECRET.fullmatch(name):
-                hide(text)
-                hide(text.partition(":")[2])
+        found = _fill_in(self.registry_client, REGISTRY_SECRET.fullmatch)
+        for name in filter(REGISTRY_SECRET.fullmatch, found):
+            hide(found[name].partition(":")[2])  # the password of `user:password`
         return found
+
+
+def _fill_in(settings: Mapping[str, object], is_secret: Callable[[str], object]) -> dict[str, str]:
+    """Return the settings, filled in from the environment. Errors of this process hide the secrets."""
+    found = {name: expand(str(text)) for name, text in settings.items()}
+    for name in filter(is_secret, found):
+        hide(found[name])
+    return found
 
 
 kafka = Kafka  # as pipeline files call it
