@@ -24,7 +24,7 @@ class Decoder(ColumnDecoder):
 
     Args:
         reader: the reader's schema, parsed.
-        find_writer: returns the parsed schema of an id. Its ConnectionError ends the task; any other error is the value's.
+        find_writer: returns the parsed schema of an id. Its OSError ends the task; any other error is the value's.
 
     Raises: Mismatch, if the columns cannot hold the reader's schema.
     """

@@ -20,7 +20,7 @@ LONGEST = 200  # characters of a reason
 
 @dataclass
 class Checker:
-    """Checks values. `find_schema` returns the schema of an id, and those that it refers to, by name. Its ConnectionError
+    """Checks values. `find_schema` returns the schema of an id, and those that it refers to, by name. Its OSError
     ends the task; any other error is the value's."""
 
     find_schema: Callable[[int], tuple[Any, Mapping[str, Any]]]

@@ -17,6 +17,8 @@ value lacks has its default, and any other is null. A value is good if it decode
 | google.protobuf.Timestamp; a wrapper such as StringValue | timestamp; the type within, or null |
 """
 
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +30,6 @@ import pyarrow as pa
 
 from rota.dataplane.formats.registered_columns import HEADER, ColumnDecoder, Mismatch, Undecodable, Writers, read_id
 
-Text = tuple[str, Mapping[str, str]]  # of a .proto file, and name -> text of those that it imports
 Convert = Callable[[Any], Any]
 NAME = "value.proto"
 LONG, DIGITS = (pa.int64(),), (pa.decimal128(20, 0),)
@@ -47,39 +48,47 @@ WRAPPERS = {
 }
 
 
-def parse(text: Text) -> Any:
-    """Return the descriptor of a .proto file. Raises: ValueError, if it is none."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.descriptor_pool import DescriptorPool
-    from grpc_tools import protoc
+def compile_text(text: str, imports: Mapping[str, str]) -> bytes:
+    """Return the compiled descriptors of a .proto file and of those that it imports, by name.
 
+    protoc is a process of its own: loaded into this process, it and ortools, which rota's assignor loads, end the process.
+    Raises: ValueError, if protoc does not compile it; OSError, if protoc cannot run.
+    """
     with tempfile.TemporaryDirectory() as name:
-        folder, pool = Path(name).resolve(), DescriptorPool()
-        for at, one in {**text[1], NAME: text[0]}.items():
+        folder = Path(name).resolve()
+        for at, one in {**imports, NAME: text}.items():
             path = (folder / at).resolve()
             if not path.is_relative_to(folder):
                 raise ValueError(f"it imports {at!r}")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(one, encoding="utf-8")
-        made, known = folder / "descriptors", Path(protoc.__file__).parent / "_proto"
-        words = [
-            "",
-            f"-I{folder}",
-            f"-I{known}",
-            "--include_imports",
-            f"--descriptor_set_out={made}",
-            str(folder / NAME),
-        ]
-        if protoc.main(words):
-            raise ValueError("protoc does not compile it")
-        for file in FileDescriptorSet.FromString(made.read_bytes()).file:
-            pool.AddSerializedFile(file.SerializeToString())
-        return pool.FindFileByName(NAME)
+        made = folder / "descriptors"
+        words = (f"-I{folder}", "--include_imports", f"--descriptor_set_out={made}", str(folder / NAME))
+        command = [sys.executable, "-m", "grpc_tools.protoc", *words]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode < 0:
+            raise OSError(f"protoc was ended by signal {-done.returncode}")
+        if done.returncode:
+            lines = done.stderr.replace(f"{folder}/", "").splitlines() or [""]
+            about = (line for line in lines if ".proto:" in line)  # lines of its log are before those about the file
+            raise ValueError(f"protoc does not compile it: {next(about, lines[-1])}")
+        return made.read_bytes()
 
 
-def choose_message(text: Text, name: str = "") -> Any:
+def parse(compiled: bytes) -> Any:
+    """Return the descriptor of a compiled .proto file."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(compiled).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool.FindFileByName(NAME)
+
+
+def choose_message(compiled: bytes, name: str = "") -> Any:
     """Return the descriptor of the message of this full name, or of the first one of the file. Raises: ValueError."""
-    file = parse(text)
+    file = parse(compiled)
     found = file.pool.FindMessageTypeByName(name) if name else next(iter(file.message_types_by_name.values()), None)
     if found is None:
         raise ValueError("it has no message")
@@ -134,19 +143,20 @@ class Decoder(ColumnDecoder):
     """Decodes values into the columns `kinds`.
 
     Args:
-        reader: the file with the reader's message.
+        reader: the compiled file with the reader's message.
         message: its full name; empty: the first of the file.
-        find_writer: returns the file of an id. Its ConnectionError ends the task; any other error is the value's.
+        find_writer: returns the compiled file of an id. Its OSError ends the task; any other error is the value's.
 
     Raises: Mismatch, if the columns cannot hold the reader's message.
     """
 
     kinds: pa.Schema
-    reader: Text
+    reader: bytes
     message: str
-    find_writer: Callable[[int], Text]
+    find_writer: Callable[[int], bytes]
 
     def __post_init__(self) -> None:
+        import grpc_tools  # noqa: F401  # without it the task fails, and no value counts as bad
         from google.protobuf.message_factory import GetMessageClass
 
         found = choose_message(self.reader, self.message)

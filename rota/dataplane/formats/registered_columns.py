@@ -33,18 +33,18 @@ def read_id(value: bytes) -> int:
 class Writers(Generic[K, V]):
     """What a task needs of each writer's schema, made by `make` once for each key.
 
-    An error of `make` makes the values of that key bad, except a ConnectionError, which ends the task.
+    An error of `make` makes the values of that key bad, except an OSError such as ConnectionError, which ends the task.
     """
 
     make: Callable[[K], V]
     _known: dict[K, V | Undecodable] = field(default_factory=dict)
 
     def find(self, id: int, key: K) -> V:
-        """Return what was made for `key`, of the schema `id`. Raises: Undecodable, ConnectionError."""
+        """Return what was made for `key`, of the schema `id`. Raises: Undecodable, OSError."""
         if key not in self._known:
             try:
                 self._known[key] = self.make(key)
-            except ConnectionError:
+            except OSError:
                 raise
             except Exception as error:  # an unknown id, or a text that is no schema
                 why = (str(error) or type(error).__name__).splitlines()[0]
@@ -61,7 +61,7 @@ class ColumnDecoder:
     raw: pa.StructType
 
     def read(self, value: bytes) -> dict[str, Any]:
-        """Return the fields of a value. Raises: Undecodable; ConnectionError, which ends the task."""
+        """Return the fields of a value. Raises: Undecodable; OSError, which ends the task."""
         raise NotImplementedError
 
     def decode(self, values: Sequence[bytes | None]) -> tuple[list[pa.Array], list[bool]]:

@@ -201,7 +201,7 @@ class ProtobufValues(DecodedValues):
 
     def read_version(self, version: str) -> Any:
         """See `DecodedValues.read_version`."""
-        return self.registry.load(self.registry.read_version(self.subject, version), "PROTOBUF")
+        return self.registry.compile_protobuf(self.registry.read_version(self.subject, version))
 
     def describe(self, schema: Any) -> dict[str, str]:
         """See `DecodedValues.describe`."""

@@ -19,7 +19,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import HTTPSHandler, Request, build_opener
 
-from rota.dataplane.formats import avro_schemas
+from rota.dataplane.formats import avro_schemas, protobuf
 
 PATIENCE = 10.0  # seconds
 FAILED = re.compile(r"^\s*ConnectionError: Schema registry (?P<why>.*)", re.M)
@@ -50,6 +50,7 @@ class SchemaRegistry:
     settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     _known: dict[int, Schema] = field(default_factory=dict)
     _referenced: dict[tuple[str, int], Schema] = field(default_factory=dict)
+    _compiled: dict[Schema, bytes] = field(default_factory=dict, repr=False)  # of Protobuf; Spark's tasks get them, too
 
     def read_id(self, id: int) -> Schema:
         """Return the schema with this id. Raises: UnknownSchema, ConnectionError."""
@@ -84,9 +85,15 @@ class SchemaRegistry:
         text, references = self.load(schema, "AVRO")
         return avro_schemas.parse(json.loads(text), map(json.loads, references.values()))
 
-    def read_protobuf(self, id: int) -> tuple[str, dict[str, str]]:
-        """Return the .proto file with this id, and those that it imports, by name. Raises: as `load`."""
-        return self.load(self.read_id(id), "PROTOBUF")
+    def read_protobuf(self, id: int) -> bytes:
+        """Return the .proto file with this id, compiled. Raises: as `load`, and ValueError if it does not compile."""
+        return self.compile_protobuf(self.read_id(id))
+
+    def compile_protobuf(self, schema: Schema) -> bytes:
+        """Return a schema as `protobuf` has it. Raises: as `read_protobuf`."""
+        if schema not in self._compiled:
+            self._compiled[schema] = protobuf.compile_text(*self.load(schema, "PROTOBUF"))
+        return self._compiled[schema]
 
     def read_json(self, id: int) -> tuple[Any, dict[str, Any]]:
         """Return the JSON Schema with this id, and those that it refers to, by name. Raises: as `load`."""

@@ -3,7 +3,7 @@
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 
-from rota.dataplane.formats.protobuf import choose_message
+from rota.dataplane.formats.protobuf import choose_message, compile_text
 from rota.dataplane.ports import INSPECT
 from rota.errors import ConfigError, EnvironmentFailed
 from tests.dataplane.kafka.gate import Gate
@@ -18,7 +18,7 @@ SECOND = f"{HEAD} message Order {{ int32 number = 1; Address home = 2; optional 
 
 
 def encode(id: int, path: bytes = b"\x00", text: str = FIRST, **fields: object) -> bytes:
-    made = GetMessageClass(choose_message((text, {"address.proto": ADDRESS})))(**fields)
+    made = GetMessageClass(choose_message(compile_text(text, {"address.proto": ADDRESS})))(**fields)
     return b"\x00" + id.to_bytes(4, "big") + path + made.SerializeToString()
 
 
