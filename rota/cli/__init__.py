@@ -15,7 +15,7 @@ from rota.errors import RotaError
 
 # Purpose -> verbs. A verb is the name of its module below rota.cli, except for those in `MODULES`.
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "Inspect": ("status", "why", "history", "check"),
+    "Inspect": ("status", "why", "history", "check", "export"),
     "Run": ("up", "worker", "found", "prepare"),
     "Workers": ("drain", "cordon", "uncordon"),
     "Partitions": ("pin", "pause", "resume", "retry", "skip", "replay"),
@@ -24,7 +24,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 }
 OVERRIDES = frozenset({"drain", "cordon", "uncordon", "pause", "resume"})
 MODULES = {**dict.fromkeys(OVERRIDES, "overrides"), "try": "tryout"}  # `try` is a word of Python's own
-SPARING = frozenset({"status", "why", "history"})  # run without pandas, unless a pipeline file imports it
+SPARING = frozenset({"status", "why", "history", "export"})  # run without pandas, unless a pipeline file imports it
 STARTING = frozenset({"up", "demo"})  # start a stack of their own; the others find the one that runs
 VERBS = tuple(verb for verbs in HEADINGS.values() for verb in verbs)
 VERB_WIDTH = max(map(len, VERBS))

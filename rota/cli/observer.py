@@ -64,6 +64,11 @@ class GroupObserver:
     _reader: object = None
     _asked: tuple[float, DagsterSeen] | None = None
 
+    @property
+    def pipelines(self) -> "tuple[Pipeline, ...]":
+        """Return the pipelines of the group, as the last observation loaded them."""
+        return self._pipelines
+
     def observe(self) -> Findings:
         """Observe the group once.
 

@@ -20,9 +20,7 @@ from rota.settings import check_known
 
 if TYPE_CHECKING:
     from rota.cli.observer import Findings
-    from rota.coordination import records
     from rota.coordination.group_state import GroupState
-    from rota.core.values import Worker
 
 REFRESH_INTERVAL = 1.0  # seconds between two observations of `--watch`
 MAX_ROWS, MAX_WORKERS = 200, 50  # partitions and workers that are printed; --json has all
@@ -108,6 +106,8 @@ def _watch(now: dict[str, Any], read: Callable[[], dict[str, Any]], as_json: boo
 
 def read_status(tree: "GroupState", found: "Findings") -> dict[str, Any]:
     """Return the group as JSON values; see docs/protocol.md. Values of a source or table that cannot be read are null."""
+    from rota.face.states import describe_worker
+
     seen, facts = found.seen, found.seen.facts
     here = {worker.id for worker in seen.workers}
     epochs = tree.epochs(last=1)
@@ -150,7 +150,7 @@ def read_status(tree: "GroupState", found: "Findings") -> dict[str, Any]:
             {
                 "id": worker.id,
                 "incarnation": worker.incarnation,
-                "state": _describe_state(worker, facts.lives.get(worker.incarnation or "")),
+                "state": describe_worker(worker, facts.lives.get(worker.incarnation or "")),
                 "endpoint": record.endpoint if (record := facts.lives.get(worker.incarnation or "")) else None,
                 "capacity": worker.capacity,
                 "target": len(facts.targets.get(worker.id, ())),
@@ -186,13 +186,6 @@ def _is_of(need: Mapping[str, Any], pipeline: str | None, worker: str | None, sh
     if need["kind"] == "pipeline":
         return pipeline in (None, need["name"])
     return need["kind"] != "worker" or worker in (None, need["name"])
-
-
-def _describe_state(worker: "Worker", record: "records.Live | None") -> str:
-    if record is None:
-        return worker.state
-    states = {"leaving": record.leaving, "unable": bool(record.unable), "starting": record.awaits_run}
-    return next((state for state, is_so in states.items() if is_so), worker.state)
 
 
 def draw_fitting(now: Mapping[str, Any], height: int | None = None) -> RenderableType:

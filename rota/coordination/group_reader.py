@@ -171,7 +171,11 @@ class GroupReader:
         paths = [self.paths.own(n) for n in names]
         reads = self.read_many(paths, Own)
         views = zip(names, map(reads.get, paths), strict=True)
-        return {n: OwnView(r.record.incarnation, r.version, base + r.node.mzxid) for n, r in views if r is not None}
+        return {
+            n: OwnView(r.record.incarnation, r.version, base + r.node.mzxid, r.node.mtime / 1000)
+            for n, r in views
+            if r is not None
+        }
 
     def target(self, worker: str) -> Target | None:
         """The target of `worker` now. None: it is unknown, and nothing is concluded from that.

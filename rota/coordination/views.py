@@ -36,11 +36,15 @@ class LiveView:
 
 @dataclass(frozen=True, slots=True)
 class OwnView:
-    """An own record: the owner of the partition (None: free), the version to compare with, and the fencing token."""
+    """An own record: the owner of the partition (None: free), the version to compare with, and the fencing token.
+
+    `written`: when it was last written, in server seconds.
+    """
 
     incarnation: str | None
     version: int
     token: int
+    written: float = inf
 
 
 @dataclass(frozen=True, slots=True)

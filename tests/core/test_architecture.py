@@ -51,6 +51,7 @@ ONLY_IN = {  # outside library -> where it may be imported
     "dagster": {"assets", "resources", "sensors", "dagster_project", "pipelines", "rota/dagster"},
     "dagster_pyspark": {"resources"},
     "ortools": {"rota/core"},
+    "prometheus_client": {"rota/face/metrics.py", "rota/cli/export.py"},
 }
 IMPLEMENTATIONS = (  # of the ports in rota/dataplane/ports.py
     "rota.dataplane.delta",

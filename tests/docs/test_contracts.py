@@ -15,7 +15,7 @@ from tests.docs.pages import ROOT
 
 PAGES = ("protocol", "api")
 RELEASED = ROOT / "tests" / "docs" / "contracts.txt"  # of 0.1.0
-LISTS = ("keys", "fields", "columns")  # the columns of tables that list names, beside the first one
+LISTS = ("keys", "fields", "columns", "labels")  # the columns of tables that list names, beside the first one
 NAME = re.compile(r"`([^`]+)`")
 
 
@@ -85,6 +85,7 @@ def test_the_names_are_of_every_kind_of_contract() -> None:
         "protocol | Tables | transaction id | rota/<group>/<partition>/offset",
         "protocol | Dagster | check | no_gap",
         "protocol | CLI JSON | command | status | needs[].cause",
+        "protocol | Metrics | metric | rota_needs | person",
         "api | rota.Pipeline | argument | source",
     ):
         assert one in found

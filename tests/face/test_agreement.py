@@ -1,4 +1,5 @@
-"""`rota status --check`, `rota check`, the checks on the page and the alerts agree about each cause that needs an operator.
+"""`rota status --check`, `rota check`, the checks on the page, the alerts and the metrics agree about each cause that needs
+an operator.
 
 Each row of `NEEDS` is one observation of a group. `EXCEPT` lists what the page cannot report, with the reason.
 """
@@ -12,8 +13,9 @@ from typing import Any
 import dagster as dg
 import pytest
 from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
 
-from rota.cli import check, status
+from rota.cli import check, export, status
 from rota.coordination.group_state import GroupState
 from rota.dagster.assets import checks, pipeline_checks
 from rota.dagster.assets.names import Names
@@ -24,6 +26,7 @@ from rota.face.health import HealthReader, TableSeen
 from rota.face.memory import FIRST, Memory
 from rota.face.need import Need, join_needs
 from rota.face.needs import find_needs
+from rota.face.rules import list_causes
 from rota.face.seen import Seen
 from rota.pipeline import Pipeline, delta, files
 from simulator.memory_store import MemoryServer
@@ -101,6 +104,14 @@ class Reports:
         done = CliRunner().invoke(command, [*words, "--json"])
         return done.exit_code, json.loads(done.stdout)
 
+    def fire(self) -> set[str]:
+        """The causes whose alerts fire in a Prometheus that scrapes once."""
+        text = CliRunner().invoke(export.command, ["--once"]).stdout
+        samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
+        assert ("rota_export_up", 1.0) in [(one.name, one.value) for one in samples]
+        due = [one.labels for one in samples if one.name == "rota_needs" and one.value]
+        return {labels["cause"] for labels in due if labels["person"] == "true"} & list_causes().keys()
+
     def evaluate_on_page(self, seen: Seen) -> list[dg.AssetCheckEvaluation]:
         """The results that the sensors of the checks and of the membership report."""
         there = seen.dagster or DagsterSeen()
@@ -130,6 +141,7 @@ def test_each_report_agrees_about_a_cause(case: str, reports: Reports, instance:
     assert [Need.read(one).line for one in found["needs"] if one["person"]] == [joined.needs[0].line]
     code, found = reports.run(check.command)
     assert (code, [one["seen"] for one in found["probes"]]) == (2, [joined.line])
+    assert reports.fire() == {cause}
     said = reports.evaluate_on_page(seen)
     red = [one for one in said if not one.passed and one.severity == dg.AssetCheckSeverity.ERROR]
     alerts = alert(instance, said)
@@ -143,6 +155,7 @@ def test_each_report_agrees_about_a_cause(case: str, reports: Reports, instance:
 def test_a_group_that_is_well_is_reported_by_none(reports: Reports, instance: dg.DagsterInstance) -> None:
     reports.show(WELL, 1000.0)
     assert reports.run(status.command, "--check")[0] == reports.run(check.command)[0] == 0
+    assert reports.fire() == set()
     said = reports.evaluate_on_page(WELL)
     assert all(one.passed for one in said)
     assert alert(instance, said) == []
