@@ -68,14 +68,16 @@ $(VENV)/share/rota/s3a: $(READY)
 	$(BIN)/rota prepare --s3
 
 # What the tests use beside Python and Java, in one installation: Chromium for the page (Playwright's own build is not on
-# PyPI), openssl for certificates, PostgreSQL for a shared Dagster, RabbitMQ and Kafka for their brokers, Azurite, a registry
-# of schemas. None is started here.
+# PyPI), openssl for certificates, PostgreSQL for a shared Dagster, RabbitMQ and Kafka for their brokers, Prometheus and its
+# Alertmanager, Azurite, a registry of schemas. None is started here.
 tools: $(BIN)/$(GATEWAY) $(KAFKA) $(REGISTRY) $(AZURITE)
 	@missing=; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
 	test -x /usr/lib/rabbitmq/bin/rabbitmq-server || missing="$$missing rabbitmq-server"; \
+	command -v promtool >/dev/null || missing="$$missing prometheus"; \
+	command -v prometheus-alertmanager >/dev/null || missing="$$missing prometheus-alertmanager"; \
 	test -z "$$missing" || { echo "installing$$missing for the tests"; \
 	  { apt-get update -qq && RUNLEVEL=1 apt-get install -qq -y --no-install-recommends $$missing; } >/dev/null; } || { \
 	  echo "not installable here:$$missing. Try: sudo apt install$$missing" >&2; exit 2; }
