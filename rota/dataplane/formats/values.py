@@ -96,8 +96,7 @@ def parse(
     from pyspark.sql import functions as F  # noqa: N812
 
     if format == "bytes":
-        record = F.from_json(F.lit("{}"), schema)  # Spark parses the DDL, which has the name
-        (name,) = frame.select(record.alias(RECORD)).select(f"{RECORD}.*").columns
+        (name,) = read_ddl(frame, schema).names
         return frame.select(F.col(VALUE).alias(name), *beside, PARTITION, OFFSET)
     encoding = find_encoding(options)
     frame = recode(frame, encoding) if encoding else frame
@@ -115,7 +114,7 @@ def parse(
         record = F.when(lines.holds_one(text, kept), F.from_json(text, declared, kept))
     else:
         record = F.when(_is_line(text, options, lines_of_files), F.from_csv(text, declared, kept))
-    kind = frame.select(F.from_json(F.lit("{}"), declared).alias(RECORD)).schema[RECORD].dataType
+    kind = read_ddl(frame, declared)
     names_found = [field.name for field in kind.fields]
     kept_beside = (VALUE, TEXT, GOOD, *beside, PARTITION, OFFSET)
     if format == "json" and lines_of_files:
@@ -131,6 +130,16 @@ def parse(
     bad = F.when(failed & ~F.col(GOOD), F.coalesce(F.col(TEXT), F.col(VALUE)))
     held = parsed.select(*columns, *beside, bad.alias(CORRUPT), PARTITION, OFFSET, F.col(WRITTEN).alias(OURS))
     return (_restore(held, schema, kind) if format == "json" else held).drop(OURS)
+
+
+def read_ddl(frame: "DataFrame", ddl: str) -> "StructType":
+    """Return the columns of a DDL, which Spark parses. All of them may be null. `frame` is any frame of the session."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import StructType
+
+    kind = frame.select(F.from_json(F.lit("{}"), ddl).alias(RECORD)).schema[RECORD].dataType
+    assert isinstance(kind, StructType)
+    return kind
 
 
 def _restore(frame: "DataFrame", schema: str, kind: "StructType") -> "DataFrame":

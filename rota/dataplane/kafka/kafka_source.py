@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import columns
 from rota.dataplane.formats import values
-from rota.dataplane.kafka import reading
+from rota.dataplane.kafka import direct, reading
 from rota.dataplane.kafka.declaration import Kafka
 from rota.dataplane.kafka.reading import Reader
 from rota.dataplane.kafka.registered import RegisteredValues, open_values
@@ -26,7 +26,7 @@ from rota.dataplane.kafka.schema_registry import FAILED
 from rota.dataplane.kafka.topic import Topic, TopicMetadata
 from rota.dataplane.ports import ENDS, Consumed, Observation, Query, SourceContext, Withheld
 from rota.dataplane.spark import plans
-from rota.dataplane.spark.spark_source import Explain, Records
+from rota.dataplane.spark.spark_source import DirectJob, Explain, Records
 from rota.errors import ConfigError, EnvironmentFailed, RotaError, SourceChanged, counted
 from rota.ids import key_of, quote
 from rota.ledger.values import Ranges
@@ -335,24 +335,37 @@ class KafkaSource:
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:  # noqa: ARG002
         """See `SparkSource.read`: at most as many tasks as Spark has cores, each with one consumer."""
+        with self._read_shares(spark, ranges) as (tasks, _, read):
+            explain: Explain | None
+            if self.registered:
+                parsed, explain = self.registered.decode(tasks, read)
+            else:
+                parsed = self._parse(tasks, read)
+                explain = None if self.declared.format == "bytes" else self._explain_bad
+            yield Records(parsed, explain, identify=columns.keep_ids)
+
+    @contextmanager
+    def read_directly(self, spark: "SparkSession", ranges: Ranges) -> Iterator[DirectJob | None]:
+        """See `ReadsDirectly.read_directly`."""
+        with self._read_shares(spark, ranges) as (tasks, count, read):
+            found = direct.decode(self.declared, self.registered, tasks, read)
+            yield found and DirectJob(tasks, count, *found)
+
+    @contextmanager
+    def _read_shares(self, spark: "SparkSession", ranges: Ranges) -> "Iterator[tuple[DataFrame, int, Reader]]":
+        """Yield a frame with a row for each share of the ranges, the number of its tasks, and what reads the shares."""
         from pyspark import cloudpickle
 
         cloudpickle.register_pickle_by_value(reading)
         declared, numbered = self.declared, {self.number(p): span for p, span in ranges.items()}
         found = SPLITS.search(plans.explain(spark.range(1)))
         shares = reading.cut(numbered, int(found[1]) if found else 1)
-        beside = declared.beside
         ids, client = {self.number(p): p for p in ranges}, {"group.id": self.group, **self.topic.client}
-        make = reading.make_reader(self.topic.name, client, shares, ids, beside, declared.tombstones != "skip")
-        tasks = spark.range(0, len(shares), 1, len(shares))
-        explain: Explain | None
-        if self.registered:
-            parsed, explain = self.registered.decode(tasks, make)
-        else:
-            parsed, explain = self._parse(tasks, make), None if declared.format == "bytes" else self._explain_bad
+        absent = declared.tombstones != "skip"
+        read = reading.make_reader(self.topic.name, client, shares, ids, declared.beside, absent)
         self.reading.update(ranges)
         try:
-            yield Records(parsed, explain, identify=columns.keep_ids)
+            yield spark.range(0, len(shares), 1, len(shares)), len(shares), read
         except Exception as error:
             if refused := reading.REFUSED.search(str(error)):
                 raise self.topic.refuse_for(refused["why"], bool(refused["login"])) from None

@@ -28,6 +28,7 @@ from rota.settings import expand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 Read = Callable[[Batches], Batches]
 # Modules that Spark's tasks get as code.
@@ -142,23 +143,33 @@ class DecodedValues(RegisteredValues):
     def decode(self, source: "DataFrame", read: Read) -> "tuple[DataFrame, Explain]":
         """See `RegisteredValues.decode`."""
         from pyspark.sql import functions as F  # noqa: N812
-        from pyspark.sql.pandas.types import to_arrow_schema
 
-        _send_code()
-        declared, reader = self.declared, self.choose_reader()
-        ddl = f"{reading.write_ddl(declared.schema, declared.beside)}, {CORRUPT} binary, {PARTITION} string, {OFFSET} bigint"
-        kind = source.select(F.from_json(F.lit("{}"), ddl).alias("record")).schema["record"].dataType
-        held = len(kind.fields) - len(declared.beside) - 3
-        make = self.make_decoder(to_arrow_schema(type(kind)(kind.fields[:held]), timezone="UTC"), reader)
-        with self.judge():
-            decoder = make()
-        frame = source.mapInArrow(make_decoder(read, make, declared.tombstones == "keep"), kind)
+        decode, kind, decoder = self.plan_tasks(source, read)
 
         def explain(raw: str, nulls: object) -> str:  # noqa: ARG001
             with self.judge():
                 return decoder.explain(raw.encode("utf-8", "surrogateescape"))
 
+        frame = source.mapInArrow(decode, kind)
         return frame.withColumn(CORRUPT, F.col(CORRUPT).cast("string")), explain
+
+    def plan_tasks(self, source: "DataFrame", read: Read) -> "tuple[Read, StructType, ColumnDecoder]":
+        """Plan how tasks decode what `read` returns.
+
+        Returns: the function for `mapInArrow` of `source`, its columns, of which `_corrupt` is binary, and a decoder.
+        Raises: ConfigError, EnvironmentFailed.
+        """
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        _send_code()
+        declared, reader = self.declared, self.choose_reader()
+        ddl = f"{reading.write_ddl(declared.schema, declared.beside)}, {CORRUPT} binary, {PARTITION} string, {OFFSET} bigint"
+        kind = values.read_ddl(source, ddl)
+        held = len(kind.fields) - len(declared.beside) - 3
+        make = self.make_decoder(to_arrow_schema(type(kind)(kind.fields[:held]), timezone="UTC"), reader)
+        with self.judge():
+            decoder = make()
+        return make_decoder(read, make, declared.tombstones == "keep"), kind, decoder
 
 
 class AvroValues(DecodedValues):

@@ -30,13 +30,14 @@ from math import inf, sqrt
 from typing import TYPE_CHECKING, NoReturn
 
 from rota.dataplane import columns, footers
+from rota.dataplane.formats.plain_json import NotPlain
 from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark import failures, origins, parsing, plans, quarantine, transforming, writing
 from rota.dataplane.spark.deadline import limit
-from rota.dataplane.spark.spark_source import Records, SparkSource, Translates
+from rota.dataplane.spark.spark_source import ReadsDirectly, Records, SparkSource, Translates
 from rota.errors import BadTransform, DataError, EnvironmentFailed, RotaError, TooSlow
 from rota.ids import quote
-from rota.ledger.values import Ranges
+from rota.ledger.values import DataFile, Ranges
 from rota.pipeline import Pipeline
 from rota.stores import delete_folder, join
 
@@ -48,6 +49,7 @@ LEAST = 60.0  # seconds that a job of a bisection has at least, unless the deadl
 ALONE = 4  # partitions that failed alone before any succeeded: the others are not tried
 LATE = 2  # the same for partitions that are late: each takes a whole deadline
 WIDE: set[str] = set()  # tables for which this process met a row that is too wide to be counted
+NOT_PLAIN: set[str] = set()  # tables for which it met a record that needs Spark's parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +226,9 @@ class Bisection:
         try:
             with limit(self.spark, seconds):
                 return (work or self.write_together)(ranges, attempt)
-        except writing.WideRow:
+        except (writing.WideRow, NotPlain) as error:
             self.remove(attempt)
-            WIDE.add(self.location)
+            (NOT_PLAIN if isinstance(error, NotPlain) else WIDE).add(self.location)
             return self._try(ranges, seconds)  # under a new name: an NFS caches for a while that the old one is gone
         except Exception as error:
             self.remove(attempt)
@@ -246,6 +248,8 @@ class Bisection:
     def write_together(self, ranges: Ranges, attempt: str) -> WrittenFiles:
         """Read, transform and write all of these ranges in one Spark job."""
         began = time.monotonic()
+        if (files := self._write_directly(ranges, attempt)) is not None:
+            return WrittenFiles(attempt, ranges, files, time.monotonic() - began)
         with self.source.read(self.spark, ranges, attempt) as records:
             corruptible = records.explain is not None
             bare = records.mark is not None and self.pipeline.transform is None
@@ -288,6 +292,20 @@ class Bisection:
                 bad.tally.require_good(written)
         seconds = time.monotonic() - began
         return replace(done, seconds=seconds, bad=bad.counts, bad_files=bad.files, refused=bad.refused)
+
+    def _write_directly(self, ranges: Ranges, attempt: str) -> tuple[DataFile, ...] | None:
+        """Write the ranges by tasks that decode the records in Python. Return None if the source or the pipeline needs
+        expressions of Spark's. Raises: NotPlain, if a record does."""
+        if self.pipeline.transform or self.location in NOT_PLAIN or not isinstance(self.source, ReadsDirectly):
+            return None
+        with self.source.read_directly(self.spark, ranges) as job:
+            if job is None:
+                return None
+            transforming.require_columns(job.kind.json(), self.schema)
+            files = writing.write_directly(job, join(self.location, "main"), f"data/{attempt}")
+            footers.check_ranges(files, ranges)
+            self.look_again(ranges)
+            return files
 
     def _recount(self, found: RotaError, ranges: Ranges, attempt: str) -> NoReturn:
         """Raise the error of the offset whose data do not hold what the source states, or else `found`."""

@@ -131,6 +131,35 @@ def make_writer(
     return write
 
 
+def write_directly(
+    read: Callable[[Batches], Batches],
+    write: Callable[[Batches], Batches],
+    refused: type[Exception],
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return the function for `mapInArrow` that passes the batches of `read` to `write`.
+
+    At its end it reports how many rows it passed, or why, if `read` raised `refused`.
+    """
+
+    def work(shares: Batches) -> Iterator[pa.RecordBatch]:
+        rows = 0
+
+        def pass_on() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in read(shares):
+                rows += len(batch)
+                yield batch
+
+        try:
+            yield from write(pass_on())
+        except refused as error:
+            yield _tell(json.dumps({"refused": str(error)}).encode())
+        else:
+            yield _tell(json.dumps({"rows": rows}).encode())
+
+    return work
+
+
 def check_readable(batch: pa.RecordBatch) -> None:
     """Raise UnreadableError for a text that is not UTF-8, and for a map with a null key or a key that occurs twice."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -309,6 +338,9 @@ def _hold(data: bytes, kind: pa.DataType) -> pa.Array:
 
 
 def read_said(said: bytes) -> dict[str, Any]:
-    """Return a file's report: `path` in the store, `partition`, `size`, `modified` in ms, and the Parquet `footer`."""
+    """Return a file's report: `path` in the store, `partition`, `size`, `modified` in ms, and the Parquet `footer`.
+
+    At the end of a task of `write_directly` it is `rows` or `refused`.
+    """
     found: dict[str, Any] = json.loads(said)
-    return {**found, "footer": bytes.fromhex(found["footer"])}
+    return {**found, "footer": bytes.fromhex(found["footer"])} if "footer" in found else found

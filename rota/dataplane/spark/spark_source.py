@@ -14,7 +14,9 @@ from rota.ledger.values import Ranges
 from rota.record import FieldPath
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
 Explain = Callable[
@@ -65,6 +67,33 @@ class SparkSource(Source, Protocol):
 
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> AbstractContextManager[Records]:
         """Let Spark read the records of all ranges while the context lasts."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectJob:
+    """Records that tasks read and decode in Python: Spark runs the tasks, and no expression.
+
+    Attributes:
+        shares: a frame with a row for each share, which a task reads.
+        tasks: the number of its partitions.
+        read: the function for `mapInArrow` that returns the records of shares. It raises NotPlain for a record that is bad
+            or needs Spark's parser. Then the range is read again by `SparkSource.read`.
+        kind: the columns of the records, `_partition` and `_offset` last; the same as those of `SparkSource.read`.
+    """
+
+    shares: "DataFrame"
+    tasks: int
+    read: "Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]"
+    kind: "StructType"
+
+
+@runtime_checkable
+class ReadsDirectly(Protocol):
+    """A source whose records need no expression of Spark's, if the pipeline has no transform."""
+
+    def read_directly(self, spark: "SparkSession", ranges: Ranges) -> AbstractContextManager[DirectJob | None]:
+        """Let tasks read and decode the records while the context lasts. None: the format needs Spark's parser."""
         ...
 
 

@@ -50,10 +50,18 @@ def apply(
     except (Exception, SystemExit) as error:  # the user's code may raise anything
         judged = failures.judge_failure(error, spark, None, module=pipeline.module)
         raise (_as_everywhere(judged) if isinstance(judged, DataError) else judged) from error
+    require_columns(given, schema)
     try:
-        check_columns(given, schema)
         plan = "" if result is parsed.good else plans.explain(origins.select_origins(result))
         return result, plan, not plan or origins.shows_origins(plan, parsed.mark)
+    except BadTransform as error:
+        raise _as_everywhere(error) from None
+
+
+def require_columns(given: str, schema: str | None) -> None:
+    """Raise BadTransform, as of every partition, if a table with the columns `schema` cannot hold the columns `given`."""
+    try:
+        check_columns(given, schema)
     except BadTransform as error:
         raise _as_everywhere(error) from None
 

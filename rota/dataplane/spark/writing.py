@@ -17,17 +17,20 @@ file, it hashes the name, and looks up neither column.
 
 import io
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
 from rota import stores
 from rota.dataplane import footers, names
-from rota.dataplane.spark import on_executors
+from rota.dataplane.formats.plain_json import NotPlain
+from rota.dataplane.spark import on_executors, parsing
+from rota.dataplane.spark.spark_source import DirectJob
 from rota.deltalog import parquet
 from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger.values import DataFile, Ranges
@@ -36,6 +39,7 @@ from rota.stores import describe_to_executors, hide_credentials, is_url, join, o
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Origin = tuple[str, int]  # a partition and an offset
 ONCE = 1 << 28  # bytes of texts that rows share, each stored once
@@ -79,38 +83,79 @@ def write(
 
     Raises: BadTransform for a row without a partition, WideRow, EnvironmentFailed.
     """
-    from pyspark import cloudpickle
     from pyspark.errors import PySparkException
-    from pyspark.sql import types as T  # noqa: N812
 
-    hide_credentials()
-    for module in (on_executors, names, stores, parquet):
-        cloudpickle.register_pickle_by_value(module)
     origins = _number_origins(frame, known or {}, named or {})
-    make = on_executors.make_writer(
-        _name_inside(join(table, folder)),
-        partial(open_executors_files, describe_to_executors(table)),
-        {footers.SPARK.decode(): frame.schema.json(), **footers.CALENDAR},  # as Spark's own writer has it
-        frame.columns,
-        PARTITION,
-        names.split,
-        ONCE if shared else None,
-        origins,
-    )
+    make = _make_writer(frame.schema, table, folder, ONCE if shared else None, origins)
     wide = find_wide(frame, without=(PARTITION,) if origins else ()) if counted else None
     counted_rows = {} if wide is None else COUNTED
     settings = {**counted_rows, **_limit_reader(len(frame.columns))}
     rows = _select(frame, origins is not None, bool(named), wide)
     try:
         with _set(frame.sparkSession, settings):
-            reports = rows.mapInArrow(make, T.StructType([T.StructField(on_executors.SAID, T.BinaryType())])).collect()
+            said = _collect(rows, make)
     except PySparkException as error:
         if counted_rows and WIDE in str(error):
             raise WideRow from error
         raise
-    said = [on_executors.read_said(row[on_executors.SAID]) for row in reports]
     if not all(one["partition"] for one in said):
         raise EnvironmentFailed(FOREIGN) if origins and named else BadTransform(footers.NO_PARTITION)
+    return _list_files(said, table)
+
+
+def write_directly(job: DirectJob, table: str, folder: str) -> tuple[DataFile, ...]:
+    """Write the records of a job without Spark's expressions, as `write` does. Its tasks read, decode and write.
+
+    Law: each share is read by a task that reports how many rows it decoded, and the files hold as many.
+
+    Raises: NotPlain, EnvironmentFailed.
+    """
+    write = _make_writer(job.kind, table, folder, None, None)
+    said = _collect(job.shares, on_executors.write_directly(job.read, write, NotPlain))
+    if refused := [one["refused"] for one in said if "refused" in one]:
+        raise NotPlain(refused[0])
+    read, written = ([one for one in said if (name in one)] for name in ("rows", "path"))
+    files = _list_files(written, table)
+    parsing.require_same(len(read), job.tasks, "tasks that ended", "were started")
+    parsing.require_same(
+        sum(one["rows"] for one in read), sum(f.rows for f in files), "records that tasks decoded", "the files hold"
+    )
+    return files
+
+
+def _make_writer(
+    kind: "StructType", table: str, folder: str, once: int | None, origins: on_executors.Origins | None
+) -> Callable[[on_executors.Batches], Iterator[pa.RecordBatch]]:
+    """Return the function of `on_executors.make_writer` for rows of this type."""
+    from pyspark import cloudpickle
+
+    hide_credentials()
+    for module in (on_executors, names, stores, parquet):
+        cloudpickle.register_pickle_by_value(module)
+    return on_executors.make_writer(
+        _name_inside(join(table, folder)),
+        partial(open_executors_files, describe_to_executors(table)),
+        {footers.SPARK.decode(): kind.json(), **footers.CALENDAR},  # as Spark's own writer has it
+        kind.names,
+        PARTITION,
+        names.split,
+        once,
+        origins,
+    )
+
+
+def _collect(
+    rows: "DataFrame", make: Callable[[on_executors.Batches], Iterator[pa.RecordBatch]]
+) -> list[dict[str, Any]]:
+    """Run the job, and return the reports of its tasks."""
+    from pyspark.sql import types as T  # noqa: N812
+
+    reports = rows.mapInArrow(make, T.StructType([T.StructField(on_executors.SAID, T.BinaryType())])).collect()
+    return [on_executors.read_said(row[on_executors.SAID]) for row in reports]
+
+
+def _list_files(said: Iterable[Mapping[str, Any]], table: str) -> tuple[DataFile, ...]:
+    """Return the reported files. Raises EnvironmentFailed if this process does not see one."""
     files = tuple(_describe(one, table) for one in sorted(said, key=lambda one: one["path"]))
     footers.check_there(table, files)
     return files

@@ -56,7 +56,7 @@ class Secured:
     def declare(self, topic: str) -> str:
         """Return the rest of a pipeline file over the topic."""
         more = MORE.format(ca=str(self.ca))
-        return TEXT.format(servers=self.broker.secured_servers, topic=topic, schema="n int", more=more, transform="")
+        return TEXT.format(servers=self.broker.secured_servers, topic=topic, schema="n int", more=more, transform=None)
 
     def set_password(self, word: str) -> None:
         """Give the user this password."""

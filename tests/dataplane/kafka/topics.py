@@ -15,18 +15,17 @@ from tests.dataplane.world import World
 TEXT = """
 from pyspark.sql import functions as F
 from rota.kafka import kafka
-def transform(frame):
-    return frame{transform}
 pipeline = Pipeline(
     source=kafka({servers!r}, {topic!r}, schema={schema!r}{more}),
-    table=delta({{table!r}}), group="g", max_bad_ratio=1, transform=transform,
+    table=delta({{table!r}}), group="g", max_bad_ratio=1, transform={transform},
 )
 """
 
 
 def declare(broker: Broker, topic: str, schema: str = "n int", more: str = "", transform: str = "") -> str:
-    """The rest of a pipeline file, as `World` takes it."""
-    return TEXT.format(servers=broker.servers, topic=topic, schema=schema, more=more, transform=transform)
+    """The rest of a pipeline file, as `World` takes it. `transform`: what follows the frame; empty for no transform."""
+    function = f"lambda frame: frame{transform}" if transform else None
+    return TEXT.format(servers=broker.servers, topic=topic, schema=schema, more=more, transform=function)
 
 
 class Worlds:
