@@ -1,6 +1,6 @@
 """Reads that fail although every record is good."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
@@ -27,19 +27,22 @@ class Flaky:
 
 
 def fail_reader(monkeypatch: pytest.MonkeyPatch, source: type[Any], cause: Cause) -> None:
-    """Let `source.read` fail for this cause before the first record."""
-    real, flaky = source.read, Flaky(cause)
+    """Let `read` and `read_directly` of `source` fail for this cause before the first record."""
+    flaky = Flaky(cause)
+    for name in {"read", "read_directly"} & set(dir(source)):
+        monkeypatch.setattr(source, name, _fail(getattr(source, name), flaky))
 
+
+def _fail(real: Callable[..., AbstractContextManager[Any]], flaky: Flaky) -> Callable[..., AbstractContextManager[Any]]:
     @contextmanager
-    def read(self: Any, spark: Any, ranges: Mapping[str, Range], attempt: str) -> Iterator[Any]:
+    def read(self: Any, spark: Any, ranges: Mapping[str, Range], *more: Any) -> Iterator[Any]:
         for one in ranges.items():
             if said := flaky(*one):
                 raise RuntimeError(said)
-        opened: AbstractContextManager[Any] = real(self, spark, ranges, attempt)
-        with opened as records:
+        with real(self, spark, ranges, *more) as records:
             yield records
 
-    monkeypatch.setattr(source, "read", read)
+    return read
 
 
 def read_only_once(monkeypatch: pytest.MonkeyPatch) -> None:

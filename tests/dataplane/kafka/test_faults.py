@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 MOMENTS: dict[str, tuple[Any, str, int]] = {
     "planning": (KafkaSource, "plan_jobs", 1),
-    "reading": (KafkaSource, "read", 1),  # Spark's tasks find no broker
+    "reading": (KafkaSource, "read_directly", 1),  # Spark's tasks find no broker
     "looking again": (KafkaSource, "find_broken", 2),  # the job is done, and its ranges are checked
     "committing": (Ledger, "commit", 1),
 }

@@ -19,7 +19,7 @@ def test_the_first_records_of_a_topic_are_tried_and_none_is_consumed(
     assert [(one["rows"], one["bad"]) for one in tried.seen["partitions"]] == [(5, 0), (4, 1)]
     assert [row["n"] for row in tried.seen["rows"]] == [0, 1, 2, 3, 4, 0, 1, 2, 4]
     assert [one["raw"] for one in tried.seen["bad_records"]] == ["no json"]
-    world.write(world.text.replace("return frame", "return frame.withColumn('m', F.expr('1 / (n - 4)'))"))
+    world.write(world.text.replace("transform=None", "transform=lambda f: f.withColumn('m', F.expr('1 / (n - 4)'))"))
     tried = try_file(file, str(world.endpoint), "--records", "10", "--key", "0")
     assert (tried.code, tried.seen["partitions"][0]["rows"]) == (1, 4)
     assert "DIVIDE_BY_ZERO" in tried.errors[0]
