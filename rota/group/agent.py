@@ -169,6 +169,8 @@ class Agent:
         pause = soon if self.unsettled or self.state.incarnation is None else later
         if self._pending_since is not None and self.clock() - self._pending_since < PUBLISHING:
             pause = BRIEF  # the controller is about to move the head
+        if self.chooser.has_missed(self._there):
+            pause = SHORTEST  # a worker came or went after this round chose its target
         due = self.chooser.due
         return pause if due is None else max(SHORTEST, min(pause, due - self.clock()))
 

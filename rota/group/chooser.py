@@ -52,6 +52,7 @@ class Chooser:
         self._last: Decision | None = None
         self._seen: tuple[Observation, Mapping[str, Any]] | None = None  # the last observation and its options
         self._key: object = None  # what triggered the last observation
+        self._live: frozenset[str] = frozenset()  # the live names of the last choice
         self._at = self._changed = float("-inf")  # when the others were last read, and last changed
         self._note = ""
 
@@ -85,6 +86,10 @@ class Chooser:
         """Whether a change is in progress and something changed recently. If so, the next observation should come soon."""
         return self.pending and (self._last is None or self.clock() - self._changed < EAGER)
 
+    def has_missed(self, live: frozenset[str]) -> bool:
+        """Return whether these live names are not those of the last choice, so that the next choice should come at once."""
+        return self._decide is not None and live != self._live
+
     def has_read(self, since: float) -> bool:
         """Return whether the other workers were read after `since`, on this worker's clock. Under `assigned` nothing is
         read, and this is always true."""
@@ -105,7 +110,7 @@ class Chooser:
         if key == self._key and now - self._at < REREAD_AFTER and not self.eager and (due is None or now < due):
             return
         yield
-        self._key = key
+        self._key, self._live = key, live
         yield from self._look(state, owned)
 
     def _look(self, state: State, owned: frozenset[str]) -> Generator[None, None, None]:

@@ -7,11 +7,13 @@ import pytest
 from rota.cli.observer import GroupObserver
 from rota.cli.status import read_status
 from rota.coordination import membership
+from rota.coordination.alone import found_own_records
 from rota.coordination.group_state import GroupState
 from rota.coordination.records import Live, Slot, Slots, encode
 from rota.coordination.snapshot import read_snapshot
 from rota.group import first_run
 from rota.group.agent import Agent
+from rota.group.chooser import Chooser
 from rota.group.rebalance import rebalance
 from tests.conformance.worlds import World
 
@@ -159,3 +161,24 @@ def test_a_worker_looks_again_soon_while_its_target_is_being_published(world: Wo
     here.now += 2.0
     here.cycle(here.w2)
     assert here.w2.find_pause(0.25, 1.0) == 0.25
+
+
+@pytest.mark.parametrize(("notices", "pause"), [(True, 0.02), (False, 1.0)], ids=["", "ablation"])
+def test_a_worker_that_decides_alone_looks_again_at_once_after_another_died(
+    world: World, group: str, monkeypatch: pytest.MonkeyPatch, notices: bool, pause: float
+) -> None:
+    """A round chooses the target before it reads the live workers. Ablation: the worker claims a second later."""
+    if not notices:
+        monkeypatch.setattr(Chooser, "has_missed", lambda *_: False)
+    here = Newcomer(world, group, protocol="claim")
+    found_own_records(here.tree, PARTITIONS)
+    for _ in range(9):
+        here.now += 60.0
+        here.cycle(here.w1, here.w2)
+    assert here.w2.find_pause(0.25, 1.0) == 1.0
+    world.expire(here.w1.store)
+    here.cycle(here.w2)
+    assert here.w2.find_pause(0.25, 1.0) == pause
+    here.cycle(here.w2)
+    owners = {own.incarnation for own in here.tree.owned(PARTITIONS).values()}
+    assert owners == {here.w2.state.incarnation}
