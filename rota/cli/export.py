@@ -1,5 +1,6 @@
 """`rota export`: serves the metrics of a group to Prometheus."""
 
+import gc
 import signal
 import sys
 import threading
@@ -120,5 +121,7 @@ class GroupCollector:
     def _measure(self) -> "Measured":
         began = time.monotonic()
         measured = self._meter.measure()
+        if not self._last:
+            gc.freeze()  # what was imported for it stays: the collector passes over it from now on
         self._last, self._seconds = time.time(), time.monotonic() - began
         return measured

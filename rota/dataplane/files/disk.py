@@ -74,13 +74,14 @@ class DiskLanding:
 
     def read_state(self, file: LandedFile) -> LandedFile | None:
         """Return the file's current state; None if the file is gone."""
-        path = self.root / file.path
+        path = f"{self.root}/{file.path}"
         try:
-            there, stat = path.stat(), path.lstat()
+            stat = os.lstat(path)
+            if not S_ISREG(stat.st_mode):  # rota follows no link and opens no pipe
+                os.stat(path)  # raises for a link that leads nowhere: then the file is gone
+                return LandedFile(file.path, NO_FILE, 0)
         except FileNotFoundError:
             return None
-        if there != stat or not S_ISREG(stat.st_mode):  # rota follows no link and opens no pipe
-            return LandedFile(file.path, NO_FILE, 0)
         return LandedFile(file.path, stat.st_size, listing.read_time(stat))
 
     def is_gone(self, path: str) -> bool:

@@ -51,7 +51,7 @@ def list_files(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str]]
     """Yield the regular files of a partition's folder and of its subfolders, with their paths below the root. Raises
     OSError.
     """
-    if (root / below).is_symlink():
+    if os.path.islink(f"{root}/{below}"):
         return
     for path, entry, reason in _walk(root, below):
         if not reason:
@@ -104,7 +104,7 @@ def list_ignored(root: Path) -> Iterator[tuple[str, str]]:
 def _walk(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], str]]":
     """Yield each file, and each ignored entry with its reason."""
     try:
-        entries = list(_shown(root / below))
+        entries = list(_shown(f"{root}/{below}"))
     except FileNotFoundError:
         return
     for entry in entries:
@@ -116,7 +116,7 @@ def _walk(root: Path, below: str) -> "Iterator[tuple[str, os.DirEntry[str], str]
             yield path, entry, reason
 
 
-def _shown(folder: Path) -> "Iterator[os.DirEntry[str]]":
+def _shown(folder: Path | str) -> "Iterator[os.DirEntry[str]]":
     return (entry for entry in os.scandir(folder) if not is_hidden(entry.name))
 
 
