@@ -1,12 +1,14 @@
 """What a partition that moves waits: a worker joins a group that consumes, and is drained again.
 
     python -m benchmarks.moves --moves 20
+    python -m benchmarks.moves --moves 20 --source kafka
 
-Two workers consume 16 folders, in which 20 small files land each second. Then a third worker joins, takes its share and is
-asked to leave, again and again. Printed: the longest time from a file's rename until its row is in a version of the table,
+Two workers consume 16 folders, in which 20 small files land each second, or the 16 partitions of a topic, to which 20
+records are written each second. Then a third worker joins, takes its share and is asked to leave, again and again. Printed:
+the longest time from a file's rename, or from the call that sends a record, until its row is in a version of the table,
 without `settle`, in which a file rests. For a move it counts the files in the partitions that moved which landed in the
-`BEFORE` seconds before the new epoch or later, until the new owner of each had committed. Beside it: all files while nothing
-moved.
+`BEFORE` seconds before the new epoch or later, until the new owner of each had committed. Beside it: all files while
+nothing moved.
 """
 
 import argparse
@@ -15,20 +17,29 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from benchmarks import costs
 from benchmarks.trickle import SETTLE, Trickle, wait_for
 from rota.demo.faults import wait_for_join
 from rota.demo.observer import GIVEN_UP, Observer
+from rota.local.kafka_broker import KafkaBroker
 from rota.local.storage import open_folder
 
 FILES = 20  # a second
 FOLDERS = 16
 BEFORE = 3.0  # seconds
 QUIET = 15.0  # seconds after each drain in which nothing moves
+TOPIC = "moves"
+PIPELINE = """
+from rota import Pipeline, delta
+from rota.kafka import kafka
+pipeline = Pipeline(source=kafka({servers!r}, {topic!r}, schema="n long"), table=delta("${{ROTA_TABLES}}/trickle"))
+"""
 WANTED = {"median": 2.0, "worst": 3.5}  # seconds
 
 
@@ -46,7 +57,7 @@ class Move:
         landed = (
             (one, at) for one, at in trickle.landed.items() if one[0] in self.moved and self.begun <= at <= self.ended
         )
-        return max(seen[one] - at - SETTLE for one, at in landed)
+        return max(seen[one] - at for one, at in landed) - (0.0 if trickle.send else SETTLE)
 
 
 @dataclass(slots=True)
@@ -87,10 +98,30 @@ class Moves:
         return {p for c in commits for p in c.ranges if whose[c.run_id].worker == now.get(p)}
 
 
-def play(folder: Path, moves: int) -> list[tuple[Move, float]]:
-    """A worker joins and leaves until there are so many moves of both kinds together."""
+@contextmanager
+def open_topic(folder: Path) -> Iterator[dict[str, Any]]:
+    """Start a broker with a topic, and yield the arguments of `Trickle.start` for it."""
+    from confluent_kafka import Producer
+
+    broker = KafkaBroker(folder / "broker")
+    try:
+        broker.make(TOPIC, FOLDERS)
+        producer = Producer({"bootstrap.servers": broker.servers, "linger.ms": 0})
+
+        def send(number: int) -> str:
+            producer.produce(TOPIC, b'{"n": %d}' % number, partition=number % FOLDERS)
+            producer.poll(0)
+            return str(number % FOLDERS)
+
+        yield {"send": send, "pipeline": PIPELINE.format(servers=broker.servers, topic=TOPIC)}
+    finally:
+        broker.stop()
+
+
+def play(folder: Path, moves: int, **source: Any) -> list[tuple[Move, float]]:
+    """A worker joins and leaves until there are so many moves of both kinds together. `source`: see `Trickle.start`."""
     over = threading.Event()
-    with Trickle.start(folder, folders=FOLDERS) as files:
+    with Trickle.start(folder, folders=FOLDERS, **source) as files:
         stack = files.stack
         feeding = threading.Thread(target=files.feed, args=(over.is_set, 1 / FILES), daemon=True)
         feeding.start()
@@ -120,9 +151,11 @@ def main() -> None:
     """The command."""
     words = argparse.ArgumentParser(description="Measures what a partition that moves waits.")
     words.add_argument("--moves", type=int, default=20, help="joins and drains")
+    words.add_argument("--source", choices=("files", "kafka"), default="files")
     given = words.parse_args()
-    with tempfile.TemporaryDirectory(prefix="rota-moves-") as folder:
-        found = play(Path(folder), given.moves)
+    with tempfile.TemporaryDirectory(prefix="rota-moves-") as name, ExitStack() as opened:
+        source = opened.enter_context(open_topic(Path(name))) if given.source == "kafka" else {}
+        found = play(Path(name), given.moves, **source)
     lines = []
     for kind in ("join", "drain", "no move"):
         waits = sorted(wait for move, wait in found if move.kind == kind)

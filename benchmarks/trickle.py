@@ -80,23 +80,33 @@ class Trickle:
     numbers: Iterator[int] = field(default_factory=itertools.count)
     folders: int = PARTITIONS
     landed: dict[tuple[str, int], float] = field(default_factory=dict)  # (partition, offset) -> when it was there
+    send: Callable[[int], str] | None = (
+        None  # gives the record of a number to another source; returns its partition's key
+    )
 
     @classmethod
     @contextmanager
     def start(
-        cls, folder: Path, settle: float = SETTLE, *, folders: int = PARTITIONS, **settings: str
+        cls,
+        folder: Path,
+        settle: float = SETTLE,
+        *,
+        folders: int = PARTITIONS,
+        pipeline: str = PIPELINE,
+        send: Callable[[int], str] | None = None,
+        **settings: str,
     ) -> "Iterator[Trickle]":
         """Starts everything in the folder under these settings (`ROTA_...`), and ends it."""
         pipelines = folder / "pipelines"
         pipelines.mkdir(parents=True, exist_ok=True)
-        (pipelines / "trickle.py").write_text(PIPELINE.replace("SETTLE", f"{settle:g}"))
+        (pipelines / "trickle.py").write_text(pipeline.replace("SETTLE", f"{settle:g}"))
         with Stack(
             StateFolder(folder / "state"), {**os.environ, **settings, "ROTA_PIPELINES": str(pipelines)}
         ) as stack:
             stack.start_zookeeper()
             for worker in ("w1", "w2"):
                 stack.start_worker(worker)
-            trickle = cls(stack, stack.start_dagster(3000), folders=folders)
+            trickle = cls(stack, stack.start_dagster(3000), folders=folders, send=send)
             wait_for(trickle.page.answers, "Dagster's page")
             for _ in range(folders):
                 trickle.land()
@@ -114,15 +124,20 @@ class Trickle:
         return self.stack.state.tables / "trickle" / "main"
 
     def land(self) -> None:
-        """One file of ten records in the next partition, written aside and renamed."""
+        """One file of ten records in the next partition, or one record of another source."""
         number = next(self.numbers)
+        key = (self.send or self._write)(number)
+        self.landed[f"trickle:{key}", number // self.folders] = time.time()
+
+    def _write(self, number: int) -> str:
+        """Write a file aside and rename it. Return the key of its partition."""
         key = f"k{number % self.folders:02d}"
         path = self.stack.state.landing / "trickle" / key / f"{number:06d}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_name(f".{path.name}")
         aside.write_text("".join(json.dumps({"n": 10 * number + i}) + "\n" for i in range(10)))
         aside.rename(path)
-        self.landed[f"trickle:{key}", number // self.folders] = time.time()
+        return key
 
     def feed(self, until: Callable[[], bool], pause: float = PAUSE) -> None:
         """Lands a file in `pause` s."""
