@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from rota.deltalog.delta_log import DeltaLog
+from rota.ledger.totals import count_commits
 from tests.demo.json_keys import documented, held
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,9 @@ def test_a_worker_dies_one_joins_a_zombie_is_refused_and_nothing_is_lost_or_doub
     year = list((tmp_path / "demo" / "landing" / "flights").glob("*/2013-*.csv"))
     rows = sum(file.read_bytes().count(b"\n") - 1 for file in year)  # but for the header
     assert figures["rows_read"] == figures["rows_written"] == rows == 336_776
+    (main,) = (tmp_path / "demo" / "tables").glob("*/main")
+    totals = count_commits(DeltaLog(str(main)).open())
+    assert (totals.rows, totals.commits) == (rows, figures["launches"]["commits"]), "what `rota export` counts"
     assert figures["files"] == len(year) == 185
     assert [figures[k] for k in ("missing", "duplicates", "gaps", "overlaps", "quarantined")] == [0] * 5
     assert figures["right"]
