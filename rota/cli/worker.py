@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import socket
 import sys
@@ -15,12 +14,14 @@ from typing import TYPE_CHECKING
 import click
 
 from rota.cli.log import Log
+from rota.cli.probes import Probes, WorkerSeen, serve_probes
 from rota.cli.watchdog import Watchdog
+from rota.cli.worker_options import make_server, parse_pairs
 from rota.coordination.change_signal import ChangeSignal
-from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, hide, mask
+from rota.errors import ConfigError, CoordinationError, EnvironmentFailed, mask
 from rota.ids import checked_id
 from rota.machine import name_machine
-from rota.settings import VARIABLE, Settings, checked_endpoint, expand
+from rota.settings import Settings
 
 if TYPE_CHECKING:
     from rota.coordination.guarded import SessionLink
@@ -34,8 +35,6 @@ STALL = 2.0  # session timeouts without a step of the loop, after which the watc
 RESTARTS = 3  # starts of Spark in a row that never became ready, before the worker gives up
 STARTING = 180.0  # seconds in which a started Spark must become ready: a cluster may have to free cores for it
 EXECUTOR_WAIT = 60.0  # seconds without an executor after which the worker reports that its Spark cannot work
-
-SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.IGNORECASE)  # as Spark redacts them
 
 
 @click.command("worker")
@@ -64,6 +63,11 @@ SECRET_CONF = re.compile(r"secret|password|token|access[.]?key|api[.]?key", re.I
 )
 @click.option("--spark", metavar="sc://HOST:PORT", help="The address of a Spark Connect server that runs already.")
 @click.option("--no-spark", is_flag=True, help="No Spark Connect server: each run starts a local Spark.")
+@click.option(
+    "--probe-port",
+    type=click.IntRange(1, 65535),
+    help="Serve /livez, /readyz and /metrics at this port of all addresses.",
+)
 def command(
     group: str,
     worker: str,
@@ -78,6 +82,7 @@ def command(
     conf: tuple[str, ...],
     spark: str | None,
     no_spark: bool,
+    probe_port: int | None,
 ) -> None:
     """Run one worker of a group and its Spark.
 
@@ -87,7 +92,7 @@ def command(
     """
     checked_id("worker", worker)
     checked_id("group", group)
-    server = _make_server(worker, master, conf, spark, no_spark)
+    server = make_server(worker, master, conf, spark, no_spark)
     from pydantic import ValidationError
 
     from rota.coordination.guarded import supervise
@@ -100,7 +105,7 @@ def command(
             endpoint=spark,
             capacity=capacity,
             zone=zone,
-            labels=_parse_pairs("--label", labels),
+            labels=parse_pairs("--label", labels),
             max_partitions=max_partitions,
             host=socket.gethostname(),
             machine=name_machine(),
@@ -114,53 +119,8 @@ def command(
         hints = f"It joins group {group} as {worker}, and partitions move to it within seconds. Ctrl-C hands them over."
         click.echo(f"{hints} To join without any: --max-partitions 0", err=True)
     process = Process(group, worker, live, server, settings, zookeeper or settings.zookeeper, guard=guard)
-    process.ordinal, process.replicas = ordinal, replicas
+    process.ordinal, process.replicas, process.probe_port = ordinal, replicas, probe_port
     sys.exit(process.run())
-
-
-def _make_server(
-    worker: str, master: str | None, conf: tuple[str, ...], spark: str | None, no_spark: bool
-) -> "SparkServer | None":
-    """Return the worker's own Spark, not started yet; None if it has none. Raises ConfigError on contradicting options,
-    and EnvironmentFailed without Java.
-    """
-    if sum((bool(spark), no_spark, bool(master or conf))) > 1:
-        raise ConfigError("Give one of --spark, --no-spark, and --master with --conf")
-    if spark is not None:
-        checked_endpoint(spark)
-    if spark or no_spark:
-        return None
-    from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
-    from rota.java import find_java
-
-    find_java()
-    return SparkServer(worker, SparkSettings(master or "local[*]", _parse_conf(conf)))
-
-
-def _parse_conf(texts: tuple[str, ...]) -> dict[str, str]:
-    """Return Spark's settings with each `${VAR}` replaced. Raises ConfigError if an argument holds a secret."""
-    pairs = _parse_pairs("--conf", texts)
-    for key, value in pairs.items():
-        if key == "spark.connect.authenticate.token":
-            raise ConfigError(f"--conf {key}: rota sets it. Set ROTA_SPARK_TOKEN, here and for Dagster's runs")
-        if SECRET_CONF.search(key):
-            if value and not VARIABLE.search(value):
-                raise ConfigError(
-                    f"--conf {key}: every user of this machine can read arguments. Give it as '{key}=${{VAR}}', and set VAR"
-                )
-            hide(expand(value))
-    return {key: expand(value) for key, value in pairs.items()}
-
-
-def _parse_pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    pairs = dict.fromkeys(texts, "")
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise ConfigError(f"{option} {text!r}: give it as KEY=VALUE")
-        del pairs[text]
-        pairs[key] = value
-    return pairs
 
 
 class Process:
@@ -181,6 +141,9 @@ class Process:
         self.settings, self.hosts, self.starting, self.guard = settings, hosts, starting, guard
         self.ordinal: int | None = None  # and how many share, as it was started; see protocol `ordinal`
         self.replicas: int | None = None
+        self.probe_port: int | None = None
+        self._bound = max(5.0, STALL * settings.session_timeout.total_seconds())
+        self._spark_starts = 0
         self.changed = ChangeSignal()  # set by a new target, and by other reasons to end a pause
         self.signals = 0  # SIGTERM and SIGINT so far
         self._ready = self._is_able = False  # whether Spark was ready at the last check, and able to work
@@ -205,12 +168,13 @@ class Process:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._count_signal)
         try:
-            with opened(self.settings, self.hosts, self.guard) as store:
+            probes = Probes(self.group, self.worker, self.look)
+            with opened(self.settings, self.hosts, self.guard) as store, serve_probes(probes, self.probe_port):
                 tree = GroupState(store, self.group)
                 if not self.start_spark(warms=tree.exists() and bool(tree.live())):
                     return 0
                 agent, bound = self._make_agent(tree, store.negotiated), max(5.0, STALL * store.negotiated)
-                self._agent = agent
+                self._agent, self._bound = agent, bound
                 with Watchdog(
                     lambda: (self._steps, store.asked),
                     store.active,
@@ -227,6 +191,19 @@ class Process:
             if self.server is not None:
                 self.server.stop()
             self.log.close()
+
+    def look(self) -> WorkerSeen:
+        """Return what this process knows of itself, from any thread."""
+        steps, starts, agent = self._steps, self._spark_starts, self._agent
+        spark = "its Spark is not ready" if self.server is not None and not self._ready else ""
+        if agent is None:
+            return WorkerSeen(steps, self._bound, unready=spark, spark_starts=starts)
+        unready = spark or agent.live.unable or ("it awaits its first run" if agent.live.awaits_run else "")
+        state, store = agent.state, agent.store
+        return WorkerSeen(
+            (steps, store.asked), self._bound, state.incarnation, store.active(), unready, state.epoch is not None,
+            len(state.held), starts,
+        )  # fmt: skip
 
     def _make_agent(self, tree: object, timeout: float) -> "Agent":
         from rota.group.agent import Agent
@@ -305,11 +282,13 @@ class Process:
             if self._ready and (self._is_able or self.live.unable):
                 self.live = self.live.model_copy(update={"endpoint": self.server.url})
                 return True
+            self._steps += 1
             time.sleep(0.1)
         return False
 
     def _launch(self, server: "SparkServer") -> None:
         pid, self._launched = server.start(), time.monotonic()
+        self._spark_starts += 1
         self.say("spark-started", pid=pid, endpoint=server.url, master=server.settings.master, log=str(server.log))
 
     def watch_spark(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from rota.cli.probes import Probes, WorkerSeen
 from rota.machine import free_port
 from tests.demo.small_group import Group, Run
 from tests.waiting import LONG, wait_until
@@ -45,6 +46,7 @@ def test_promtool_finds_nothing_to_say_of_the_metrics(run: Run) -> None:
     text = run("export", "--once").output
     assert "rota_needs" in text
     assert promtool("check", "metrics", given=text) == ""
+    assert promtool("check", "metrics", given=Probes("g", "w", WorkerSeen).answer("/metrics")[1]) == ""
 
 
 def test_promtool_reads_the_rules(run: Run, tmp_path: Path) -> None:

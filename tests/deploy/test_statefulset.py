@@ -58,6 +58,9 @@ def test_a_pod_is_one_worker_that_hands_over_before_it_is_killed(manifests: dict
     said = command.make_context("worker", list(worker["args"])).params
     conf = dict(one.split("=", 1) for one in said["conf"])
     assert conf["spark.connect.grpc.binding.port"] == str(worker["ports"][0]["containerPort"])
+    assert said["probe_port"] == next(one["containerPort"] for one in worker["ports"] if one["name"] == "probes")
+    paths = [worker[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+    assert [(one["path"], one["port"]) for one in paths] == [(p, "probes") for p in ("/livez", "/livez", "/readyz")]
     given = {one["name"]: one.get("value") for one in worker["env"]}
     settings = Settings.from_environment({name: value for name, value in given.items() if value})
     assert pod["terminationGracePeriodSeconds"] > settings.max_shutdown.total_seconds()
