@@ -86,7 +86,7 @@ def test_a_frozen_worker_is_not_a_dead_one(start: Start, real: GroupState) -> No
     wait_until(lambda: real.live())
     first.signal(signal.SIGSTOP)
     first.signal(signal.SIGTERM)  # the supervisor passes it on, and works after it
-    assert psutil.Process(first.find_pid()).status() == psutil.STATUS_STOPPED
+    wait_until(lambda: psutil.Process(first.find_pid()).status() == psutil.STATUS_STOPPED)
     start("w2")
     wait_until(lambda: incarnation(real, "w2"))
     assert incarnation(real, "w1")
