@@ -73,7 +73,7 @@ def names(found: dict[tuple[str, frozenset[tuple[str, str]]], float]) -> Counter
 
 
 def test_the_protocol_lists_each_metric_with_its_type_and_labels() -> None:
-    section = PROTOCOL.read_text().split("\n## Metrics\n")[1].split("\n## ")[0]
+    section = PROTOCOL.read_text().split("\n## Metrics\n")[1].split("| metric of a worker |")[0]
     listed = {}
     for row in (line for line in section.splitlines() if line.startswith("| `")):
         name, kind, labels, _ = (cell.strip() for cell in row.strip("|").split("|", 3))
