@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from rota.cli.meter import GroupMeter
 from rota.coordination import membership, overrides, parking, repair
 from rota.coordination.access import RIGHTS, Access, rights
 from rota.coordination.client import ZooKeeperStore
@@ -43,6 +44,7 @@ def test_each_role_can_do_its_job(stores: dict[str, ZooKeeperStore], group: str)
     assert not repair.find_unreadable(reader)
     assert set(reader.ids()) == {"p:a", "p:b"}
     assert reader.store.now() > 0
+    assert GroupMeter(reader).measure().seen.facts.partitions == ("p:a", "p:b"), "what `rota export` reads"
     for partition, seen in worker.owned().items():
         release_one(worker, incarnation, partition, seen.version, assign_version=target.version)
     membership.leave(worker, incarnation)
