@@ -128,6 +128,16 @@ def test_the_innermost_cause_is_reported(text: str, said: str) -> None:
     assert explain_cause(Exception(text)) == said
 
 
+def test_a_long_name_is_replaced_before_the_text_is_cut() -> None:
+    """Cut first, the text would end within the name, and have no cause."""
+    name = "n" * 600
+    text = f"java.io.IOException: {name} is damaged"
+    assert (
+        explain_cause(Exception(text), lambda text: text.replace(name, "a/0.csv")) == "IOException: a/0.csv is damaged"
+    )
+    assert "damaged" not in explain_cause(Exception(text))
+
+
 @pytest.mark.parametrize(
     "text",
     [

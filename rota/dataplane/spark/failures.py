@@ -29,6 +29,7 @@ CAUSE = re.compile(
     r"^\s*(?:Caused by: )?([\w.$]*(?:Error|Exception)): (.+(?:\n(?!\s+at |Caused by| SQLSTATE).+){0,5})", re.M
 )
 NAMES = re.compile(r"^\s*Expected: (.*?) but found: (.*)$", re.M)  # of a CSV header
+LONGEST = 500  # characters of a cause
 SLOT = 60.0  # seconds in which a Spark that is busy with others must find a slot for a trivial task
 
 
@@ -55,7 +56,7 @@ def judge_failure(
     """
     if isinstance(error, RotaError):
         return error
-    text, cause = f"{type(error).__name__}: {error}", translate(explain_cause(error)).rstrip(" ;.")
+    text, cause = f"{type(error).__name__}: {error}", explain_cause(error, translate).rstrip(" ;.")
     if NO_JARS in text:
         return EnvironmentFailed(
             f"Spark has no jars to read a bucket ({cause}). No partition is parked. On the worker's machine: rota prepare "
@@ -79,8 +80,9 @@ def name_step(final: bool, partition: str | None) -> str:
     return f"Mend {mend}, then: rota retry{f' {quote(partition)}' if partition else ''}"
 
 
-def explain_cause(error: BaseException) -> str:
-    """Return the cause in one line: the innermost error that is no wrapper, such as one that a user's function raised."""
+def explain_cause(error: BaseException, translate: Callable[[str], str] = str) -> str:
+    """Return the cause in one line: the innermost error that is no wrapper, such as one that a user's function raised.
+    `translate` makes the text readable before it is cut: a name in it may be long."""
     text = str(error)
     if UNEXPLAINED in text:  # only the server's stack has its causes
         text += f"\n{getattr(error, 'getStackTrace', str)() or ''}"
@@ -88,8 +90,8 @@ def explain_cause(error: BaseException) -> str:
     if causes:
         kind, said = causes[-1]
         said = NAMES.sub(r"Expected: '\1' but found: '\2'", said)  # names may differ in blanks, which are merged below
-        return f"{kind.rsplit('.', 1)[-1]}: {' '.join(said.split())[:300]}"
-    return f"{type(error).__name__}: {GUESS.sub('', take_first_line(error))}"
+        return f"{kind.rsplit('.', 1)[-1]}: {translate(' '.join(said.split()))[:LONGEST]}"
+    return translate(f"{type(error).__name__}: {GUESS.sub('', take_first_line(error))}")
 
 
 def explain_python(text: str) -> str:
