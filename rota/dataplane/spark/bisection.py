@@ -260,7 +260,7 @@ class Bisection:
             if not kept:
                 parsed = parsing.watch(records.frame, corruptible, records.identify)
                 result, _, shown = self._transform(parsed)
-            whole = plans.explain(result) if plan or records.named or not kept else ""
+            whole = plans.explain(result) if plan or not kept else ""
             sure = kept or parsed.is_read_once(whole)
             counted = self.location not in WIDE and not (plan and plans.calls_python(whole))
             rows = None
@@ -269,7 +269,8 @@ class Bisection:
             elif not kept:
                 result, rows = parsing.count_rows(result)
             known = ranges if shown else None
-            named = records.named if shown and plans.goes_row_by_row(whole) else None
+            row_by_row = not plan or plans.goes_row_by_row(whole)  # without a transform, as the source reads
+            named = records.named if shown and row_by_row else None
             main, folder = join(self.location, "main"), f"data/{attempt}"
             files = writing.write(result, main, folder, counted=counted, known=known, named=named)
             footers.check_ranges(files, ranges)
