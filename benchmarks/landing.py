@@ -1,13 +1,12 @@
-"""What it costs to read files by a list and a lookup in place of links.
+"""What it costs to know the file of each row.
 
     python -m benchmarks.landing [--rounds 7] [--write]
 
-The same files on a local disk are read by links, as on a disk, by a list alone, without the origin of a row, and
-by a list with the lookup; these write nowhere. Then they are read and written as a batch is: without a transform, by links
-and by the names of the list, as a job in a bucket goes row by row; and joined with a table of eight rows, by links and by
-the lookup, as any other job goes. All take turns; the first two rounds are not counted. Seconds are those of the processors
-that Spark and its Python take, which other work on the machine changes little. Links and lookup must give every partition
-and offset its rows; else the exit code is 1.
+Files on a local disk are read by a list alone, without the origin of a row, and by a list with the lookup; these write
+nowhere. Then they are read and written as a batch is: without a transform, by the names of the list, as a job goes row by
+row, and by the lookup, as any other job goes; and joined with a table of eight rows, by the lookup. All take turns; the
+first two rounds are not counted. Seconds are those of the processors that Spark and its Python take, which other work on
+the machine changes little. The lookup must give every partition and offset its rows; else the exit code is 1.
 """
 
 import argparse
@@ -27,9 +26,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.pages import write_section
-from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.files.file_index import LandedFile
-from rota.dataplane.files.landing import Shown
 from rota.dataplane.files.listed import Listed
 from rota.dataplane.spark.session import join_session, open_session
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
@@ -68,19 +65,11 @@ def measure_lookup(
     landed = land(root, format, count, rows)
     ranges = {p: (0, len(of)) for p, of in landed.items()}
     declared: Files = files(str(root), format=format, schema=SCHEMA)  # type: ignore[arg-type]
-    listed = Listed(f"file://{root}", {p: {o: file.path for o, file in enumerate(of)} for p, of in landed.items()})
-    disk = DiskLanding(root, folder / "stage")
+    listed = Listed.of(f"file://{root}", landed, ranges)
     number = iter(range(10**6))
 
-    def by_links(use: Callable[[DataFrame], None]) -> None:
-        with disk.show(f"{format}{next(number)}", landed, ranges) as links:
-            use(identified(links))
-
     def by_lookup(use: Callable[[DataFrame], None]) -> None:
-        use(identified(listed))
-
-    def identified(shown: Shown) -> DataFrame:
-        return shown.identify(shown.load(spark, declared, {}))
+        use(listed.identify(listed.load(spark, declared, {})))
 
     def drop(frame: DataFrame) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -94,12 +83,10 @@ def measure_lookup(
         keep(frame.join(few.hint("broadcast"), frame["n"] % 8 == few["m"]).drop("m"))
 
     jobs: dict[str, Callable[[], None]] = {
-        "links": lambda: by_links(drop),
         "list": lambda: drop(listed.load(spark, declared, {})),
         "lookup": lambda: by_lookup(drop),
-        "batch by links": lambda: by_links(keep),
         "batch by names": lambda: by_lookup(lambda frame: keep(frame, listed.named)),
-        "joined by links": lambda: by_links(join),
+        "batch by lookup": lambda: by_lookup(keep),
         "joined by lookup": lambda: by_lookup(join),
     }
     wanted = {(p, o): rows for p, of in landed.items() for o in range(len(of))}
@@ -109,7 +96,6 @@ def measure_lookup(
         if found != wanted:
             sys.exit(f"{format}: rows are under files that they are not from")
 
-    by_links(check)
     by_lookup(check)
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for turn in range(rounds + 2):
@@ -122,10 +108,8 @@ def measure_lookup(
     ratios = [
         statistics.median(a / b for a, b in zip(seconds[name], seconds[other], strict=True))
         for name, other in (
-            ("list", "links"),
-            ("lookup", "links"),
-            ("batch by names", "batch by links"),
-            ("joined by lookup", "joined by links"),
+            ("lookup", "list"),
+            ("batch by lookup", "batch by names"),
         )
     ]
     what = f"{format}, {count} files, {count * rows:,} rows"
@@ -158,8 +142,8 @@ def run_lookup(folder: Path, rounds: int) -> str:
         server.stop()
     return format_table(
         (
-            "files", "links, CPU s", "list alone", "lookup", "batch by links", "by names", "joined by links", "by lookup",
-            "list / links", "lookup / links", "batch by names / links", "joined by lookup / links",
+            "files", "list alone, CPU s", "lookup", "batch by names", "by lookup", "joined by lookup", "lookup / list",
+            "batch by lookup / names",
         ),
         rows,
     )  # fmt: skip

@@ -4,8 +4,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rota.record import PARTITION
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -18,13 +16,6 @@ def quote_name(name: str) -> str:
 def keep_ids(frame: "DataFrame") -> "DataFrame":
     """The frame, which has the partition ids, as a step of its own: `origins` reads the columns of a step."""
     return frame.select("*")
-
-
-def restore_ids(frame: "DataFrame") -> "DataFrame":
-    """The frame with the partition ids instead of what their folders are called: see `names.split`."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return frame.withColumn(PARTITION, F.unhex(PARTITION).cast("string"))
 
 
 def without_views(rows: pa.Table) -> pa.Table:

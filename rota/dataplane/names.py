@@ -1,26 +1,23 @@
-"""The folders of a landing folder as partition keys, and the folders that Spark reads and writes for a partition.
+"""The folders of a landing folder as partition keys, and the folders that Spark writes for a partition.
 
 Laws:
 1. `folder(key(name)) == name` for the name of every folder that can be a partition, and two names never share a key.
 2. `key(folder(key)) == key`, and the folder lies in the landing folder itself. Keys come from ZooKeeper. A key that leads
    elsewhere (`..%2Fsecret`), or to a hidden folder, is refused.
-3. `partition(split(id)) == id`. Spark unescapes what it finds in a folder's name and reads names in its machine's
-   character set, and no name may be longer than 255 bytes. So an id is written as hex.
-4. Of the name `link(id)` Spark's reader makes the id itself, for a whole file at once: what is hex it would have to turn
-   back for each row. An id that is not of ASCII, or would be too long, has no such name.
+3. `partition(split(id)) == id`. Readers of tables unescape what they find in a folder's name, and no name may be longer
+   than 255 bytes. So an id is written as hex.
 """
 
 import errno
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote
 
 from rota.errors import ConfigError
 from rota.ids import escape, unescape
 
-GLOB = re.compile(r"[][{}*?]")  # what Spark takes for a pattern in a path that it reads
-LONGEST = 240  # characters of a name, and `_partition=` before it
+PATTERN = "[]{}*?\\"
+GLOB = re.compile(rf"[{re.escape(PATTERN)}]")  # what Hadoop reads as a pattern in a path
 
 
 def is_hidden(name: str) -> bool:
@@ -61,14 +58,8 @@ def find_folders(keys: Mapping[str, str]) -> tuple[dict[str, str], dict[str, OSE
 
 
 def split(partition: str) -> str:
-    """The name of a folder that holds one partition's files: what Spark's function `unhex` reads."""
+    """The name of a folder that holds one partition's files."""
     return partition.encode().hex().upper()
-
-
-def link(partition: str) -> str | None:
-    """The name of a folder of which Spark makes the partition; None where there is none."""
-    name = quote(partition, safe="")
-    return name if partition.isascii() and len(name) <= LONGEST else None
 
 
 def partition(split: str) -> str:
@@ -79,6 +70,6 @@ def partition(split: str) -> str:
         return split
 
 
-def escape_path(folder: Path) -> str:
-    """Return the folder's path for Spark's reader, with pattern characters escaped."""
-    return GLOB.sub(r"\\\g<0>", str(folder))
+def escape_path(path: Path | str) -> str:
+    """Return the path for Spark's reader, with pattern characters escaped."""
+    return GLOB.sub(r"\\\g<0>", str(path))

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rota.dataplane.files import parquet, staging, texts
+from rota.dataplane.files import parquet, texts
 from rota.dataplane.files.file_index import FileIndex
 from rota.dataplane.files.files_source import FilesSource
+from rota.dataplane.files.listed import Listed
 from rota.dataplane.spark import bisection, writing
 from rota.errors import RotaError
 from rota.ledger.ledger import Ledger
@@ -33,7 +34,7 @@ MOMENTS: dict[str, tuple[object, str, bool]] = {  # what is called then, and whe
     "after the first look": (FilesSource, "find_broken", False),
     "after the bytes were counted": (texts, "count_most", False),
     "after the footers were read": (parquet, "explain_misfit", False),
-    "before Spark lists": (staging, "load_links", True),
+    "before Spark lists": (Listed, "load", True),
     "after Spark listed": (writing, "write", True),
     "after Spark read": (writing, "write", False),
     "before the commit": (Ledger, "commit", True),

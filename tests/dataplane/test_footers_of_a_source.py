@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rota.dataplane.files import parquet, staging
+from rota.dataplane.files import parquet, texts
 from rota.run.consume import CommittedBatch, ParkedPartition
 from tests.dataplane import parquet_bytes
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
@@ -222,7 +222,7 @@ HADOOPS = (9).to_bytes(4, "big") + (3).to_bytes(4, "big") + b"abc"  # a block of
 )
 def test_what_spark_would_make_room_for_unseen_is_refused(name: str, data: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(data)
-    why = staging.explain_misnamed(tmp_path / name)
+    why = texts.explain_misnamed(tmp_path / name)
     assert said in why if said else not why
 
 

@@ -9,7 +9,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from rota.dataplane.files import staging
+from rota.dataplane.files import texts
 from rota.java import find_java
 
 ROOM = 64  # MB of the Java
@@ -56,18 +56,18 @@ def test_without_the_guard_java_has_no_room_left_for_a_file_of_few_bytes(
 ) -> None:
     """Spark's process ends with it, whatever else it works on."""
     (tmp_path / name).write_bytes(data)
-    assert staging.explain_misnamed(tmp_path / name)
+    assert texts.explain_misnamed(tmp_path / name)
     assert open_as_spark(java, tmp_path / name) == "java.lang.OutOfMemoryError: Java heap space"
 
 
 def test_a_file_cut_short_would_be_read_as_one_without_records(java: JavaGateway, tmp_path: Path) -> None:
     (tmp_path / "a.csv.lz4").write_bytes(b"abc")
-    assert staging.explain_misnamed(tmp_path / "a.csv.lz4")
+    assert texts.explain_misnamed(tmp_path / "a.csv.lz4")
     assert open_as_spark(java, tmp_path / "a.csv.lz4") == "-1"
 
 
 def test_what_the_guard_lets_through_is_read_or_an_error_of_this_file_alone(java: JavaGateway, tmp_path: Path) -> None:
     for data, said in ((HADOOPS, "LZ4Exception"), (b"", "-1")):
         (tmp_path / "a.csv.lz4").write_bytes(data)
-        assert not staging.explain_misnamed(tmp_path / "a.csv.lz4")
+        assert not texts.explain_misnamed(tmp_path / "a.csv.lz4")
         assert said in open_as_spark(java, tmp_path / "a.csv.lz4")

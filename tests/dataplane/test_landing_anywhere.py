@@ -23,7 +23,7 @@ FOLDERS = ("k", "a b ü=%1")
 FORMATS = ("json", "csv", "parquet")
 NAMES = (
     "plain", "a b", "100%", "%41", "%20", "ü", "u\u0308", "a+b", "a#b", "a?b", "a&b=c", "日本", "a'b", 'a"b', "a;b,c", "a@b",
-    "~a$b!", "[x]", "{y}", "a*b", "a\\b", "<a>|^`", "\u00a0n\u3000", "😀",
+    "~a$b!", "a:b", "[x]", "{y}", "a*b", "a\\b", "<a>|^`", "\u00a0n\u3000", "😀",
 )  # fmt: skip
 TEXT = 'pipeline = Pipeline(source=source(format={format!r}, schema="n int"), table=delta({{table!r}}))\n'
 

@@ -1,6 +1,5 @@
 """Every folder has a key, no two share one, and back again; a partition's folder for Spark leads back to it."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
@@ -110,15 +109,3 @@ def test_a_folder_for_spark_leads_back_to_its_partition_and_fits_any_disk(text: 
     assert names.partition(names.split(partition)) == partition
     assert names.split(partition).isalnum()
     assert len(f"_partition={names.split('p:' + 'x' * (MAX_PARTITION - 2))}") <= 255
-
-
-@given(st.text(st.characters(codec="ascii"), min_size=1, max_size=MAX_PARTITION // 2) | FOLDERS)
-def test_a_name_of_which_spark_makes_the_partition_is_plain(text: str) -> None:
-    """Spark turns a percent sign and two hex digits into the character of that number, and nothing else."""
-    partition = f"p:{text}"
-    link = names.link(partition)
-    assert (link is not None) == text.isascii()
-    if link:
-        assert re.sub("%([0-9A-F]{2})", lambda found: chr(int(found[1], 16)), link) == partition
-        assert re.fullmatch(r"[\w.~%-]+", link)
-    assert names.link("p:" + "%" * 80) is None, "too long"

@@ -14,13 +14,15 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from rota.dataplane import columns
 from rota.dataplane.delta.vacuum import vacuum
-from rota.dataplane.files import file_index
+from rota.dataplane.files import file_index, files_source
+from rota.dataplane.files.disk import DiskLanding
 from rota.dataplane.names import key
 from rota.dataplane.ports import ASSIGN
+from rota.dataplane.spark import spark_server
+from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from rota.demo import deltalog
-from rota.errors import ConfigError
+from rota.errors import ConfigError, EnvironmentFailed
 from rota.ledger.change import find_commit
 from rota.local.storage import open_folder
 from rota.people.rename import rename
@@ -30,7 +32,8 @@ from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.landing_folders import open_files
 from tests.dataplane.renamed_tables import count_each, count_rows, fill, tables
 from tests.dataplane.stand_ins import no_spark
-from tests.dataplane.world import World
+from tests.dataplane.world import BRIEF, World
+from tests.waiting import wait_until
 
 ODD = (
     " a b ü日本e\u0301",
@@ -97,7 +100,7 @@ def test_a_name_that_delta_cannot_open_is_one_line(tmp_path: Path, bad: str) -> 
 
 ALL = "".join(ODD).replace(":", "")  # which Hadoop does not find beside what it takes for a pattern
 SOME = " ü%#?{[*+&'\""  # an id is no longer than 128 letters
-ASCII = " %41#?{[*+&'\":;=$~`<|>^!@.\\__HIVE_DEFAULT_PARTITION__"
+ASCII = " %41#?{[*+&'\";=$~`<|>^!@.\\__HIVE_DEFAULT_PARTITION__"
 
 
 def test_the_whole_line_in_a_folder_of_every_letter(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
@@ -129,36 +132,89 @@ def test_the_whole_line_in_a_folder_of_every_letter(tmp_path: Path, endpoint: st
     assert spark.read.parquet(*literal).count() == 8
 
 
-def test_spark_gives_ids_of_ascii_by_itself(
-    tmp_path: Path, endpoint: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A row costs no step that makes its id; beside one that is not of ASCII it does."""
-    made: list[str] = []
-    real = columns.restore_ids
-    monkeypatch.setattr(columns, "restore_ids", lambda frame: made.append("") or real(frame))
+def test_lines_in_doubt_are_under_their_own_files(tmp_path: Path, endpoint: str, spark: SparkSession) -> None:
+    """Spark lists the files once more, for their sizes."""
     world = World(tmp_path, endpoint, spark=spark)
-    world.give(key(ASCII), key("é"))
-    world.rows(ASCII, "0", 3)
-    world.land(ASCII, "1", ['{"n": 1},', '{"n": "x"}', *['{"n": 2}'] * 9])  # in doubt: Spark looks at the links, too
-    (event,) = world.run(key(ASCII))
-    assert isinstance(event, CommittedBatch), event
-    assert (event.bad_rows, len(made)) == (1, 0)
-    world.rows(ASCII, "2", 1)
+    a, b = key(ASCII), key("é")
+    world.give(a, b)
+    world.land(ASCII, "1", ['{"n": 1},', '{"n": "x"}', *['{"n": 2}'] * 9])
     world.rows("é", "0", 2)
-    assert {type(e) for e in world.run(key(ASCII), key("é"))} == {CommittedBatch}
-    assert len(made) == 1
-    assert damage(world.table / "main", {f"p:{key(ASCII)}": {0: 3, 1: 10, 2: 1}, f"p:{key('é')}": {0: 2}}) == NO_DAMAGE
-    assert [row["_partition"] for row in log(world.table / "quarantine").rows()] == [f"p:{key(ASCII)}"]
+    events = world.run(a, b)
+    assert {type(e) for e in events} == {CommittedBatch}
+    assert sum(e.bad_rows for e in events if isinstance(e, CommittedBatch)) == 1
+    assert damage(world.table / "main", {f"p:{a}": {0: 10}, f"p:{b}": {0: 2}}) == NO_DAMAGE
+    assert [row["_partition"] for row in log(world.table / "quarantine").rows()] == [f"p:{a}"]
 
 
-@pytest.mark.parametrize("odd", [SOME, ASCII], ids=["as hex", "by Spark"])
+@pytest.mark.parametrize("odd", [SOME, ASCII])
 def test_an_error_of_spark_names_the_landed_file(tmp_path: Path, endpoint: str, spark: SparkSession, odd: str) -> None:
-    text = "pipeline = Pipeline(source=source(format='parquet'), table=delta({table!r}))\n"
+    text = "pipeline = Pipeline(source=source(format='csv', options={'header': 'true'}), table=delta({table!r}))\n"
     (tmp_path / ALL).mkdir()
     world = World(tmp_path / ALL, endpoint, spark=spark, text=text)
-    world.land(odd, "x", ["no parquet"], ".parquet")
+    world.land(odd, "x", ["n,word,other", "1,a,b"], ".csv")
     world.give(key(odd))
     (event,) = world.run(key(odd))
     assert isinstance(event, ParkedPartition), event
-    assert f"{odd}/x.parquet" in event.reason
-    assert "stage" not in event.reason, event.reason
+    assert f"CSV header of {odd}/x.csv has the undeclared column 'other'" in event.reason
+
+
+@pytest.mark.parametrize(("folder", "name"), [("{a:b}", "0"), ("a", "10:00[1]"), ("10:00", "0\\")])
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_path_in_which_hadoop_finds_no_colon_stops_its_partition_alone(
+    guarded: bool, folder: str, name: str, landed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a character of a pattern; without the guard the reason has no next step."""
+    if not guarded:
+        monkeypatch.setattr(files_source, "explain_unlisted", lambda *_: "")
+    landed.give(key(folder), "beside:")
+    landed.rows(folder, name, 2)
+    landed.rows("beside:", "10:00", 2)
+    landed.until_idle(key(folder), "beside:")
+    assert damage(landed.table / "main", {"p:beside:": {0: 2}}) == NO_DAMAGE
+    ((p, parked),) = landed.tree.parked().items()
+    assert p == f"p:{key(folder)}"
+    said = f"{folder}/{name}.json has a colon in its whole path, and one of []{{}}*?\\: Hadoop finds no such path. Land it "
+    assert parked.record.reason.startswith(said) == guarded, parked.record.reason
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_landing_folder_behind_a_link_and_back_is_the_one_of_the_system(
+    guarded: bool, tmp_path: Path, endpoint: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hadoop makes `/x` of `/x/link/..`."""
+    (tmp_path / "disk/sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "disk/sub")
+    if not guarded:
+        monkeypatch.setattr(DiskLanding, "spark_place", property(lambda self: f"file://{self.root}"))
+    world = World(tmp_path, endpoint, spark=spark, landing=f"{tmp_path}/link/../land")
+    world.give("a")
+    (tmp_path / "disk/land/a").mkdir(parents=True)
+    (tmp_path / "disk/land/a/0.json").write_text('{"n": 1}\n')
+    if guarded:
+        assert [type(e) for e in world.run("a")] == [CommittedBatch]
+    else:
+        with pytest.raises(EnvironmentFailed, match="Spark does not see what landed"):
+            world.run("a")
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_a_worker_in_the_locale_c_reads_names_beyond_ascii(
+    guarded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    if not guarded:
+        monkeypatch.setattr(spark_server, "choose_locale", lambda _: {})
+    server = SparkServer("c", SparkSettings("local[1]", BRIEF), tmp_path / "spark")
+    server.start()
+    try:
+        wait_until(server.ready)
+        world = World(tmp_path, server.url)
+        world.give(key("é"))
+        world.rows("é", "日本", 2)
+        if guarded:
+            assert [type(e) for e in world.run(key("é"))] == [CommittedBatch]
+        else:
+            with pytest.raises(EnvironmentFailed, match="Spark does not see what landed"):
+                world.run(key("é"))
+    finally:
+        server.stop()

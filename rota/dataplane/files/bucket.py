@@ -16,7 +16,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice
@@ -29,10 +29,8 @@ from rota.dataplane.files import listing
 from rota.dataplane.files.bucket_object import BucketObject
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import Rested, explain_archived
-from rota.dataplane.files.listed import Listed
 from rota.dataplane.names import is_hidden
 from rota.errors import ConfigError, EnvironmentFailed, printable
-from rota.ledger.values import Ranges
 from rota.portions import take_portions
 from rota.stores import NO_BUCKET, OddKey, as_os_errors
 
@@ -57,6 +55,11 @@ class BucketLanding:
     """The objects below `place`, `s3://bucket/prefix`. See `Landing`."""
 
     place: str
+
+    @property
+    def spark_place(self) -> str:
+        """See `Landing.spark_place`."""
+        return f"s3a://{self.place.partition('://')[2]}"
 
     @property
     def store(self) -> "ObjectStore":
@@ -251,14 +254,6 @@ class BucketLanding:
     def find(self, file: LandedFile) -> "BucketObject":
         """See `Landing.find`."""
         return BucketObject(self.place, file.path, file.size)
-
-    @contextmanager
-    def show(self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> Iterator[Listed]:
-        """See `Landing.show`: a list of the objects' names."""
-        del attempt
-        place = f"s3a://{self.place.partition('://')[2]}"
-        paths = {p: {o: files[p][o].path for o in range(*of)} for p, of in ranges.items()}
-        yield Listed(place, paths, frozenset(p for p, of in ranges.items() if of == (0, len(files[p]))))
 
     def _list_whole(self, prefix: str, known: frozenset[str] = frozenset()) -> Iterator[Found]:
         """Yield the objects below a prefix that are neither known nor hidden. Raises OSError, and OddKey."""

@@ -1,21 +1,19 @@
-"""A landing folder on a disk that Spark and every run see."""
+"""A landing folder on a disk that Spark and every run see under one path."""
 
 import filecmp
 import logging
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import TypeVar
 
-from rota.dataplane.files import listing, staging
+from rota.dataplane.files import listing
 from rota.dataplane.files.file_index import LandedFile
 from rota.dataplane.files.landing import NO_FILE, Rested, explain_archived
+from rota.dataplane.files.listed import DISK
 from rota.errors import ConfigError
-from rota.ledger.values import Ranges
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -24,15 +22,20 @@ ASIDE = ".rota-consumed"  # for files that are being taken away: hidden, and on 
 
 @dataclass(frozen=True, slots=True)
 class DiskLanding:
-    """The folder `root`; `stage` is a folder that Spark can read, for links to landed files. See `Landing`."""
+    """The folder `root`. See `Landing`."""
 
     root: Path
-    stage: Path
 
     @property
     def place(self) -> str:
         """See `Landing.place`."""
         return str(self.root)
+
+    @property
+    def spark_place(self) -> str:
+        """See `Landing.spark_place`. Hadoop drops `a/..` from a path also where `a` is a link."""
+        root = self.root.resolve() if ".." in self.root.parts else self.root
+        return f"{DISK}{str(root).lstrip('/')}"
 
     def find_place(self) -> str:
         """See `Landing.find_place`."""
@@ -163,12 +166,3 @@ class DiskLanding:
     def find(self, file: LandedFile) -> Path:
         """See `Landing.find`."""
         return self.root / file.path
-
-    @contextmanager
-    def show(self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges) -> Iterator[staging.Links]:
-        """See `Landing.show`: links to the files."""
-        stage = self.stage / attempt
-        try:
-            yield staging.Links.make(stage, self.root, files, ranges)
-        finally:
-            shutil.rmtree(stage, ignore_errors=True)

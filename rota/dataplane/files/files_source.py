@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
-from rota.dataplane import columns, names
-from rota.dataplane.files import fitting, headers, listing, owner, parquet_reading, staging, text_lines, texts
+from rota.dataplane import names
+from rota.dataplane.files import fitting, headers, listing, owner, parquet_reading, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
-from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Refuse, Rested, Shown, count_files
+from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Refuse, Rested, count_files
+from rota.dataplane.files.listed import Listed, explain_unlisted, shorten
 from rota.dataplane.files.moved import explain_moved, find_moved
 from rota.dataplane.files.opening import open_landing
 from rota.dataplane.formats import lines, values
@@ -66,7 +67,7 @@ class FilesSource:
     def of(cls, pipeline: Pipeline, context: SourceContext) -> "FilesSource":
         """Return the source that the pipeline declares, with the environment's variables filled in."""
         declared, index = cast(Files, pipeline.source), context.held.get(FileIndex.at, join(context.location, "index"))
-        landing = open_landing(declared.path, context.scratch)
+        landing = open_landing(declared.path)
         return cls(pipeline.name, landing, declared, index, read_columns=context.read_columns)
 
     @property
@@ -225,24 +226,24 @@ class FilesSource:
     @contextmanager
     def read(self, spark: "SparkSession", ranges: Ranges, attempt: str) -> Iterator[Records]:
         """See `SparkSource.read`."""
+        del attempt
         self.reading.update(files := self.index.files(ranges))
         placed = [(p, o, f) for p, (start, end) in ranges.items() for o, f in enumerate(files[p][start:end], start)]
         landed = [self.landing.find(file) for *_, file in placed]
+        listed = Listed.of(self.landing.spark_place, files, ranges)
+        refuse = partial(self._refuse, files=files, ranges=ranges)
         try:
-            with self.landing.show(attempt, files, ranges) as shown:
-                self._refuse(lambda file, _: staging.explain_misnamed(file), files, ranges)
-                if self.declared.format != "parquet":
-                    text = self._read_text(spark, shown, landed, lambda explain: self._refuse(explain, files, ranges))
-                    yield replace(text, list_raw=self.list_raw)
-                else:  # the footers have a count, which reveals files that Spark misses
-                    of = {file.path: (p, o, one) for (p, o, file), one in zip(placed, landed, strict=True)}
-                    refuse = partial(self._refuse, files=files, ranges=ranges)
-                    yield parquet_reading.read(spark, shown, self.declared, of, self.read_columns, refuse)
+            refuse(lambda file, path: explain_unlisted(listed.place, path) or texts.explain_misnamed(file))
+            if self.declared.format != "parquet":
+                yield replace(self._read_text(spark, listed, landed, refuse), list_raw=self.list_raw)
+            else:  # the footers have a count, which reveals files that Spark misses
+                of = {file.path: (p, o, one) for (p, o, file), one in zip(placed, landed, strict=True)}
+                yield parquet_reading.read(spark, listed, self.declared, of, self.read_columns, refuse)
         finally:
             self.reading.clear()
 
     def _read_text(
-        self, spark: "SparkSession", shown: Shown, landed: Sequence[LandedBytes], refuse: Callable[[Refuse], None]
+        self, spark: "SparkSession", listed: Listed, landed: Sequence[LandedBytes], refuse: Callable[[Refuse], None]
     ) -> Records:
         """Let Spark's reader return the good records, and count from the bytes how many there can be. In doubt, and again
         if a record is bad, each line is parsed as a value, like a message."""
@@ -250,44 +251,40 @@ class FilesSource:
         explain = partial(lines.explain_bad, form, options=given)
 
         def identify(frame: "DataFrame") -> "DataFrame":
-            return values.merge_names(shown.identify(frame), schema, form)
+            return values.merge_names(listed.identify(frame), schema, form)
 
         def mark() -> "DataFrame":
-            shown.check_seen(spark)
-            return text_lines.parse(shown.load_text(spark, landed, text_lines.find_ends(given), False), self.declared)
+            listed.check_seen(spark)
+            return text_lines.parse(listed.load_text(spark, text_lines.find_ends(given), False), self.declared)
 
         if is_multiline(given):
             refuse(lambda file, _: texts.explain_archive(file) or texts.explain_ill(file, form, given))
-            shown.check_seen(spark)
-            frame = shown.load(spark, self.declared, self.options, f"{CORRUPT} string, ")
+            listed.check_seen(spark)
+            frame = listed.load(spark, self.declared, self.options, f"{CORRUPT} string, ")
             if form == "json":
-                whole = shown.load_text(spark, landed, text_lines.find_ends(given), True)
+                whole = listed.load_text(spark, text_lines.find_ends(given), True)
                 text_lines.check_one_value(whole, self.declared, self.locate, self.messages[3])
             return Records(frame, explain, identify=identify)
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(texts.count_most, landed, form, given)
-            good = shown.load(spark, self.declared, self.options | GOOD_ALONE)
-            _ = good.schema  # meanwhile Spark lists the files
+            good = listed.load(spark, self.declared, self.options | GOOD_ALONE)
         if (most := counting.result()) is not None:
-            return Records(good, explain, None, most, mark, identify, shown.named)
+            return Records(good, explain, None, most, mark, identify, listed.named)
         refuse(lambda file, _: texts.explain_archive(file))
-        return Records(mark(), explain, identify=columns.keep_ids)
+        return Records(mark(), explain)
 
     def locate(self, partition: str, offset: int) -> str:
         """Return the file's path below the landing folder."""
-        return self._find_path(partition, offset) or "a file that the index knows no more"
-
-    def _find_path(self, partition: str, offset: int) -> str | None:
         file = self._find_file(partition, offset)
-        return file.path if file else None
+        return file.path if file else "a file that the index knows no more"
 
     def _find_file(self, partition: str, offset: int) -> LandedFile | None:
         files = self.reading.get(partition) or self.index.files({partition: (offset, offset + 1)})[partition]
         return files[offset] if offset < len(files) else None
 
     def translate(self, text: str) -> str:
-        """See `Translates.translate`: names the landed file instead of rota's link."""
-        return headers.explain_misfit(staging.replace_links(text, self._find_path), self.landing, self.declared)
+        """See `Translates.translate`: names a landed file by its path below the landing folder."""
+        return headers.explain_misfit(shorten(text, self.landing.spark_place), self.landing, self.declared)
 
     def list_raw(self, partition: str, offset: int) -> Iterator[str]:
         """See `Records.list_raw`: the lines of the file."""

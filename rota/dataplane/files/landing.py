@@ -1,19 +1,13 @@
 """Where files land: the port of a landing folder, on a disk (`disk`) or in a bucket (`bucket`).
 
 Law: a landed file is named by its path below the landing folder, and is the same file while its size and `modified` are the
-same. Every module that lists, stats or opens a landed file, or has Spark read it, does so through this port.
+same. Every module that lists, stats or opens a landed file does so through this port; Spark reads it as `listed` names it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal, Protocol
 
 from rota.dataplane.files.file_index import LandedFile
-from rota.ledger.values import Ranges
-from rota.pipeline import Files
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NO_FILE = -1  # the size of an entry that is no regular file
 Rested = tuple[str, list[LandedFile] | OSError]  # a folder or partition, with its settled files or the error
@@ -36,48 +30,17 @@ class LandedBytes(Protocol):
 Refuse = Callable[[LandedBytes, str], str]  # bytes and path -> why Spark must not read the file
 
 
-class Shown(Protocol):
-    """The files of a job as Spark reads them."""
-
-    def load(
-        self,
-        spark: "SparkSession",
-        declared: Files,
-        options: Mapping[str, str],
-        corrupt: str = "",
-        added: Iterable[Mapping[str, Any]] = (),
-    ) -> "DataFrame":
-        """Return the files' records with the declared columns, the columns of `corrupt` (DDL), and the `added` ones (fields
-        of a Spark schema, in JSON)."""
-        ...
-
-    def load_text(
-        self, spark: "SparkSession", some: Sequence[LandedBytes], options: Mapping[str, str], whole: bool
-    ) -> "DataFrame":
-        """Return the lines of some files; with `whole`, each file as one value. The columns are `value`, `_partition`,
-        `_offset`, and `begins`: whether the line is in the first Spark split of its file."""
-        ...
-
-    def identify(self, frame: "DataFrame") -> "DataFrame":
-        """Return a frame of `load` with the columns `_partition` and `_offset`."""
-        ...
-
-    @property
-    def named(self) -> Mapping[str, tuple[str, int]]:
-        """See `Records.named`."""
-        ...
-
-    def check_seen(self, spark: "SparkSession") -> None:
-        """Raise EnvironmentFailed unless Spark sees each file at its size."""
-        ...
-
-
 class Landing(Protocol):
     """The landing folder of one source."""
 
     @property
     def place(self) -> str:
         """The path or address of the folder, for messages."""
+        ...
+
+    @property
+    def spark_place(self) -> str:
+        """The address of the folder in the form of Hadoop."""
         ...
 
     def find_place(self) -> str:
@@ -138,12 +101,6 @@ class Landing(Protocol):
 
     def find(self, file: LandedFile) -> LandedBytes:
         """Return the file in a form that can be opened."""
-        ...
-
-    def show(
-        self, attempt: str, files: Mapping[str, Sequence[LandedFile]], ranges: Ranges
-    ) -> AbstractContextManager[Shown]:
-        """Let Spark read the files of the ranges while the context lasts."""
         ...
 
 

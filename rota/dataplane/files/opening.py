@@ -9,7 +9,7 @@ from rota.settings import resolve_place
 from rota.stores import READ_BY_SPARK, is_url
 
 
-def open_landing(path: str, stage: Path) -> Landing:
-    """Return the landing folder at the path; the environment's variables are filled in. `stage`: for a disk's links."""
+def open_landing(path: str) -> Landing:
+    """Return the landing folder at the path; the environment's variables are filled in."""
     place = resolve_place(path, READ_BY_SPARK)
-    return BucketLanding(place) if is_url(place) else DiskLanding(Path(place), stage)
+    return BucketLanding(place) if is_url(place) else DiskLanding(Path(place))

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from rota.dataplane.files import added, parquet, recount
-from rota.dataplane.files.landing import LandedBytes, Refuse, Shown
+from rota.dataplane.files.landing import LandedBytes, Refuse
+from rota.dataplane.files.listed import Listed
 from rota.dataplane.files.nanoseconds import Truncated
 from rota.dataplane.formats.options import make_options
 from rota.dataplane.spark.spark_source import Records
@@ -21,7 +22,7 @@ Landed = Mapping[str, tuple[str, int, LandedBytes]]  # path -> partition, offset
 
 def read(
     spark: "SparkSession",
-    shown: Shown,
+    listed: Listed,
     declared: Files,
     landed: Landed,
     read_columns: Callable[[], str | None],
@@ -30,7 +31,7 @@ def read(
     """Read the files of a job.
 
     Args:
-        shown: the files as Spark reads them.
+        listed: the files as Spark reads them.
         read_columns: returns the table's columns.
         refuse: raises SourceChanged for the first file for which its argument returns a reason.
     """
@@ -43,7 +44,7 @@ def read(
         if declared.nanoseconds == "truncate":
             cut = Truncated.of(spark, declared.schema, reading.result())
         options = make_options(declared.format, declared.options)
-        frame = shown.load(spark, declared, options, added=[*more.chosen.values(), *cut.fields])
+        frame = listed.load(spark, declared, options, added=[*more.chosen.values(), *cut.fields])
         schema = json.loads(frame.schema.json())
     footers = {path: cut.adapt(footer) for path, footer in reading.result().items()}
     schema["fields"] = [field for field in schema["fields"] if field["name"] not in (PARTITION, OFFSET)]
@@ -53,11 +54,11 @@ def read(
     held = {offsets[path]: (path, footer.rows) for path, footer in footers.items() if footer}
 
     def identify(frame: "DataFrame") -> "DataFrame":
-        return cut.restore(shown.identify(frame), offsets)
+        return cut.restore(listed.identify(frame), offsets)
 
     def check() -> None:
-        wrong = recount.explain_miscounts(spark, shown, frame, held)
+        wrong = recount.explain_miscounts(spark, listed, frame, held)
         refuse(lambda _, path: wrong.get(path, ""))
 
     rows = sum(rows for _, rows in held.values())
-    return Records(frame, None, lambda: rows, identify=identify, named=shown.named, recount=check)
+    return Records(frame, None, lambda: rows, identify=identify, named=listed.named, recount=check)

@@ -10,7 +10,7 @@ without a table. A file that a network disk does not show yet is a failure of th
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rota.dataplane.files.landing import Shown
+from rota.dataplane.files.listed import Listed
 from rota.dataplane.spark.parsing import mark_whole
 from rota.record import OFFSET, PARTITION
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 Held = Mapping[tuple[str, int], tuple[str, int]]  # partition, offset -> path, rows by the footer
 
 
-def explain_miscounts(spark: "SparkSession", shown: Shown, frame: "DataFrame", held: Held) -> dict[str, str]:
+def explain_miscounts(spark: "SparkSession", listed: Listed, frame: "DataFrame", held: Held) -> dict[str, str]:
     """Read every column of the files again, and count the rows of each file.
 
     Args:
-        shown: the files as Spark reads them.
-        frame: their records, as `shown` loads them.
+        listed: the files as Spark reads them.
+        frame: their records, as `listed` loads them.
         held: what the footers state.
 
     Returns: path -> why the file cannot be read. Raises EnvironmentFailed where Spark does not see a file.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    shown.check_seen(spark)
-    named = shown.identify(frame)
+    listed.check_seen(spark)
+    named = listed.identify(frame)
     # The second count makes Spark read the columns: for the first one alone Spark reads nothing but the footers.
     counts = F.count(F.lit(1)), F.count(mark_whole(named))
     read = {(p, offset): rows for p, offset, rows, _ in named.groupBy(PARTITION, OFFSET).agg(*counts).collect()}

@@ -25,7 +25,7 @@ def find_ends(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse(frame: "DataFrame", declared: Files) -> "DataFrame":
-    """Parse a frame of lines (see `Shown.load_text`) into records, and mark the bad ones. Blank lines, comments and headers
+    """Parse a frame of lines (see `Listed.load_text`) into records, and mark the bad ones. Blank lines, comments and headers
     are no records. A header that differs from the declared one fails the job."""
     from pyspark.sql import functions as F  # noqa: N812
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from io import TextIOWrapper
+from io import SEEK_END, TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -26,7 +26,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rota.dataplane.files.landing import LandedBytes
-from rota.dataplane.files.staging import find_suffix
 from rota.dataplane.formats import lines
 from rota.dataplane.formats.options import find_encoding
 from rota.dataplane.formats.quoting import Dialect
@@ -36,6 +35,7 @@ READ = 1 << 19  # bytes at a time: they stay in the processor's cache, and threa
 LONGEST = 1 << 22  # bytes of a line; a longer one is in doubt
 DEEPEST = 8  # levels of values within the first; a deeper one is in doubt
 PACKED = ".gz"
+BLOCKS = (".snappy", ".lz4")  # suffixes of Hadoop's own formats
 PLAIN = ("", ".csv", ".json", ".jsonl", ".ndjson", ".txt", ".log")
 UNSURE = {
     "multiline",
@@ -194,6 +194,26 @@ def _read(file: LandedBytes) -> Iterator[bytes]:
 def has_header(format: str, options: Mapping[str, str]) -> bool:
     """Whether the first line of each file names the columns."""
     return format == "csv" and {n.lower(): text.lower() for n, text in options.items()}.get("header") == "true"
+
+
+def find_suffix(path: str) -> str:
+    """Return the last suffix, by which Spark finds the compression."""
+    suffix = Path(path).suffix
+    return suffix if suffix[1:].isalnum() else ""
+
+
+def explain_misnamed(landed: LandedBytes) -> str:
+    """Return why Spark must not open a `.snappy` or `.lz4` file; empty if it may. Under these names Spark expects Hadoop's
+    own format: a length, and the length of a block, for which Spark allocates memory unchecked. A file of another program
+    has any number there, and the Spark process dies."""
+    if find_suffix(landed.name).lower() not in BLOCKS:
+        return ""
+    with landed.open("rb") as file:
+        head, size = file.read(8), file.seek(0, SEEK_END)
+    if not head or (len(head) == 8 and 8 + int.from_bytes(head[4:], "big") <= size):
+        return ""
+    kind = find_suffix(landed.name)[1:]
+    return f"is not {kind} as Hadoop writes it, and Spark reads no other. Land it as .gz, .bz2 or .zst"
 
 
 def explain_archive(file: LandedBytes) -> str:

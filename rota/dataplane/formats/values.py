@@ -50,7 +50,7 @@ def stage(folder: Path, partition: str, found: Iterable[tuple[int, bytes]]) -> N
     """Write a partition's values, pairs of offset and bytes, into a folder that Spark can read."""
     folder.mkdir(parents=True, exist_ok=True)
     pairs = tuple(found)
-    columns = [[value for _, value in pairs], [names.split(partition)] * len(pairs), [offset for offset, _ in pairs]]
+    columns = [[value for _, value in pairs], [partition] * len(pairs), [offset for offset, _ in pairs]]
     table = pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, STAGED, strict=True)], schema=STAGED)
     path = str(folder / f"{names.split(partition)}.parquet")
     write_parquet(fs.LocalFileSystem(), path, [table], STAGED)

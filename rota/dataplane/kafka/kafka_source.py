@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
-from rota.dataplane import columns
 from rota.dataplane.formats import values
 from rota.dataplane.kafka import direct, reading
 from rota.dataplane.kafka.declaration import Kafka
@@ -342,7 +341,7 @@ class KafkaSource:
             else:
                 parsed = self._parse(tasks, read)
                 explain = None if self.declared.format == "bytes" else self._explain_bad
-            yield Records(parsed, explain, identify=columns.keep_ids)
+            yield Records(parsed, explain)
 
     @contextmanager
     def read_directly(self, spark: "SparkSession", ranges: Ranges) -> Iterator[DirectJob | None]:

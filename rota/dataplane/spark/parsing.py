@@ -123,7 +123,7 @@ class Parsed:
 
 
 def parse(
-    frame: "DataFrame", corruptible: bool, identify: Identify = columns.restore_ids, *, counted: bool = False
+    frame: "DataFrame", corruptible: bool, identify: Identify = columns.keep_ids, *, counted: bool = False
 ) -> Parsed:
     """Separate the good records of a frame, and count its bad ones.
 
@@ -144,7 +144,7 @@ def parse(
     return Parsed(frame, good.alias(mark), mark, seen)
 
 
-def watch(frame: "DataFrame", corruptible: bool, identify: Identify = columns.restore_ids) -> Parsed:
+def watch(frame: "DataFrame", corruptible: bool, identify: Identify = columns.keep_ids) -> Parsed:
     """Do as `parse`, and count the records that the transform receives, too."""
     parsed = parse(frame, corruptible, identify)
     if parsed.seen:

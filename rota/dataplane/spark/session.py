@@ -32,7 +32,7 @@ PATIENCE = 5.0  # seconds for the first answer of a server
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # a batch's links are listed without a job
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",  # a batch's files are listed without a job
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.files.openCostInBytes": "262144",  # 512 small files a task, not 32: fewer tasks, and fewer files written
     # 20M rows of Parquet on two cores: two tasks of 128 MB, and a third that waits for one of them, take 15 % longer.

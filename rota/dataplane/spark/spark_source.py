@@ -52,7 +52,7 @@ class Records:
     count: Callable[[], int] | None = None
     most: int | None = None
     mark: "Callable[[], DataFrame] | None" = None
-    identify: "Callable[[DataFrame], DataFrame]" = columns.restore_ids  # decodes names of `names.split`
+    identify: "Callable[[DataFrame], DataFrame]" = columns.keep_ids
     named: "Mapping[str, tuple[str, int]]" = field(default_factory=dict)
     recount: Callable[[], None] | None = None
     list_raw: Callable[[str, int], Iterable[str]] | None = None
@@ -102,5 +102,5 @@ class Translates(Protocol):
     """A source whose jobs use their own names for the data."""
 
     def translate(self, text: str) -> str:
-        """Return an error's text with the user's names in place of the job's, such as the name of a link."""
+        """Return an error's text with the user's names in place of the job's, such as the address of a file."""
         ...

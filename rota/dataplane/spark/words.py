@@ -29,6 +29,8 @@ PYTHON = re.compile(
 MODULE = re.compile(r"^\s*ModuleNotFoundError: No module named '([\w.]+)'", re.M)
 # Without a match, the error of a Spark without jars for a bucket is reported without the command that fetches them.
 NO_JARS = "S3AFileSystem not found"
+# Without a match, a landed file that Spark does not see counts as a fault of the transform, and parks partitions.
+UNSEEN = "PATH_NOT_FOUND"
 # Without a match, a typo in a transform is tried three times before it needs an operator.
 ANALYSIS = ("AnalysisException", "ParseException")  # before any row is read: other data do not help
 # Without a match, an error of the transform names no line of the pipeline's file.

@@ -33,7 +33,7 @@ def test_the_columns_that_differ_are_named(tmp_path: Path, header: str, options:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "1.csv").write_text(f"{header}\n1,x\n")
     declared = Files(str(tmp_path), format="csv", schema="n int, word string", options=options)
-    landing = DiskLanding(tmp_path, tmp_path / "stage")
+    landing = DiskLanding(tmp_path)
     for path in ("a/1.csv", f"file://{tmp_path}/a/1.csv"):
         misfit = explain_misfit(SPARKS.format(3, path), landing, declared)
         assert misfit.startswith("SparkIllegalArgumentException: the CSV header of a/1.csv ")
@@ -42,7 +42,7 @@ def test_the_columns_that_differ_are_named(tmp_path: Path, header: str, options:
 
 def test_what_cannot_be_read_stays_as_spark_writes_it(tmp_path: Path) -> None:
     declared = Files(str(tmp_path), format="csv", schema="n int, word string")
-    landing = DiskLanding(tmp_path, tmp_path / "stage")
+    landing = DiskLanding(tmp_path)
     for text in (SPARKS.format(3, "a/gone.csv"), "ValueError: another error", ""):
         assert explain_misfit(text, landing, declared) == text
 

@@ -92,7 +92,7 @@ def test_the_ablation_divides_the_rows(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("where", ["disk", "bucket"])
 def test_of_indexes_that_claim_at_once_one_wins(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     place = str(tmp_path) if where == "disk" else f"{request.getfixturevalue('bucket')}/land"
-    landing = open_landing(place, tmp_path / "stage")
+    landing = open_landing(place)
 
     def claim(index: int) -> bool:
         try:
@@ -110,7 +110,7 @@ def test_a_folder_that_is_away_or_cannot_be_written_gets_no_mark(tmp_path: Path)
     """`Trickle` may run as root, for which every folder can be written: so a folder lies where the mark would."""
     one = Trickle(tmp_path / "x", AFTER["delete"])
     (tmp_path / "x" / "land").mkdir()
-    owner.claim(open_landing(str(tmp_path / "x" / "land"), tmp_path), "1", "/t")
+    owner.claim(open_landing(str(tmp_path / "x" / "land")), "1", "/t")
     assert not (tmp_path / "x" / "land" / owner.MARK).exists()
     one.land("a")
     (tmp_path / "x" / "land" / owner.MARK).mkdir()
