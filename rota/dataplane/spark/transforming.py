@@ -5,7 +5,6 @@ Invariant: a run refuses a transform that `rota check` refuses on an empty frame
 
 from typing import TYPE_CHECKING
 
-from rota.dataplane import columns
 from rota.dataplane.spark import failures, origins, parsing, plans
 from rota.dataplane.spark.driver_time import limit_driver
 from rota.dataplane.spark.session import send_by_value, take_first_line
@@ -95,7 +94,7 @@ def find_refused(spark: "SparkSession", pipeline: Pipeline, frame: str, schema: 
     try:
         apply(
             pipeline,
-            parsing.parse(empty, False, columns.keep_ids),
+            parsing.parse(empty, False),
             spark,
             min(pipeline.deadline, EMPTY_FRAME),
             schema,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rota.dataplane import columns
 from rota.dataplane.formats import values
 from rota.dataplane.spark import parsing, plans, writing
 from rota.record import OFFSET, PARTITION
@@ -57,7 +56,7 @@ def _read_messages(spark: "SparkSession") -> "DataFrame":
     ddl = f"value binary, {PARTITION} string, {OFFSET} bigint"
     read = make_reader(json.dumps(RECORD).encode(), (PARTITION, OFFSET))
     frame = spark.range(0, TASKS, 1, TASKS).mapInArrow(read, ddl)
-    return parsing.parse(values.parse(frame, SCHEMA, "json", {}, (), False), True, columns.keep_ids).good
+    return parsing.parse(values.parse(frame, SCHEMA, "json", {}, (), False), True).good
 
 
 def make_reader(value: bytes, ids: tuple[str, str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
