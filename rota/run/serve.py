@@ -5,9 +5,9 @@ Laws:
    claims, commits and writes the checkpoint. Between two batches no node of the run names a partition, so that no
    handover waits for the run.
 2. The run ends between two batches, never within one. It ends when nothing came for `linger` seconds, when `max_run`
-   seconds are over, when its worker leaves or is gone, when `find_reason` returns a reason, or when all its partitions
-   are parked. If it parked a partition for the first time, it ends once it has served `linger` seconds: Dagster shows a
-   partition as failed only after the run has ended.
+   seconds are over, when its worker is gone, or leaves and owns no partition of the pipeline any more, when
+   `find_reason` returns a reason, or when all its partitions are parked. If it parked a partition for the first time,
+   it ends once it has served `linger` seconds: Dagster shows a partition as failed only after the run has ended.
 3. A run without partitions opens Spark and the table first, and then shows the worker that it is ready.
 4. A poll returns only partitions that the run's worker may work on at that moment. `consume` checks them again.
 5. Polling takes at most a quarter of the time. A pause ends early if files settle during it: the next poll finds them.
@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from rota.coordination.group_state import GroupState
 from rota.coordination.membership import register_run
-from rota.coordination.records import Live
 from rota.dataplane.ports import Ports
 from rota.ids import worker_of
 from rota.pipeline import Pipeline
@@ -114,7 +113,7 @@ def serve(
         listen()
         watcher.poll()
         found = watcher.find_work()
-        if reason := find_reason() or _find_leave(watcher.lives.get(incarnation), incarnation):
+        if reason := find_reason() or _find_leave(watcher, incarnation):
             yield RunEnd(reason)
             return
         work = tuple(found[0].lags) if found else ()
@@ -154,8 +153,9 @@ def _find_end(began: float, came: float, now: float, limits: RunLimits, newly: b
     return f"it served for {limits.max_run:g} s" if now - began >= limits.max_run else ""
 
 
-def _find_leave(live: Live | None, incarnation: str) -> str:
-    """Return why the worker that announces `live` does no more work; empty if it continues."""
-    if live is None:
+def _find_leave(watcher: WorkWatcher, incarnation: str) -> str:
+    """Return why the worker does no more work; empty if it continues. A worker that leaves continues until the next owners
+    take over: otherwise nothing would be consumed while the controller decides."""
+    if (live := watcher.lives.get(incarnation)) is None:
         return f"{incarnation} is gone, or what it announces cannot be read"
-    return f"{worker_of(incarnation)} leaves" if live.leaving else ""
+    return f"{worker_of(incarnation)} leaves" if live.leaving and not watcher.owns_partitions() else ""

@@ -147,6 +147,11 @@ class WorkWatcher:
         found, self.seen = observe_work(facts, source, self.incarnation, query)
         return found
 
+    def owns_partitions(self) -> bool:
+        """Return whether at the last poll the incarnation owned a partition that its target names."""
+        owns = self._facts.owns
+        return any(p in owns and owns[p].incarnation == self.incarnation for p in self._facts.partitions)
+
     def awaits_partitions(self) -> bool:
         """Return whether at the last poll the target of the incarnation named partitions that it does not own."""
         owns = self._facts.owns

@@ -19,6 +19,7 @@ from rota.run import serve
 from rota.run.answer import answer
 from rota.run.consume import CommittedBatch, DroppedPartition, Event, IdlePartition, ParkedPartition
 from rota.run.serve import Rest, RunEnd, RunLimits
+from rota.run.work import WorkWatcher
 from simulator.job import TimedJob
 from simulator.source import MemorySource
 from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
@@ -172,16 +173,37 @@ def test_a_run_that_only_parks_ends_and_one_with_other_work_lasts_no_longer_for_
     assert seen[-1][0] <= (came[-1] + 31 + BATCH if came else 2 * BATCH)
 
 
-@pytest.mark.parametrize("how", ["leaves", "is gone"])
-def test_a_worker_on_its_way_out_ends_its_run_after_the_batch(how: str) -> None:
+def test_a_run_ends_after_the_batch_in_which_its_worker_is_gone() -> None:
     world = ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0})
-    leaving = Live(leaving=True)
-    go = {"leaves": lambda: announce(world.tree, world.w1, leaving), "is gone": lambda: leave(world.tree, world.w1)}
-    world.script = {1.0: go[how]}  # in the middle of the batch
+    world.script = {1.0: lambda: leave(world.tree, world.w1)}  # in the middle of the batch
     seen = world.serve(RunLimits())
     assert list_commits(seen) == [("s:0", 0, 1)]
-    assert how in seen[-1][1].reason  # type: ignore[union-attr]
+    assert "is gone" in seen[-1][1].reason  # type: ignore[union-attr]
     assert seen[-1][0] < 5
+
+
+@pytest.mark.parametrize("stays", [True, False], ids=["", "ablation"])
+def test_the_run_of_a_worker_that_leaves_consumes_until_the_partitions_are_elsewhere(
+    stays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ablation: the run ends at once, and what lands while the controller decides waits for the next owner."""
+    if not stays:
+        monkeypatch.setattr(WorkWatcher, "owns_partitions", lambda _: False)
+    world = ServedRun(ends={"s:0": 1, "s:1": 0, "s:2": 0})
+
+    def hand_over() -> None:
+        world.give({"w1": (), "w2": ("s:0", "s:1", "s:2")})
+        world.land("s:0")()
+
+    world.script = {
+        1.0: lambda: announce(world.tree, world.w1, Live(leaving=True)),
+        4.0: world.land("s:1"),
+        8.0: hand_over,
+    }
+    seen = world.serve(RunLimits())
+    assert list_commits(seen) == [("s:0", 0, 1), ("s:1", 0, 1)][: 1 + stays]
+    assert seen[-1][1] == RunEnd("w1 leaves")
+    assert seen[-1][0] < (10 if stays else 5)
 
 
 def test_a_reason_from_outside_is_asked_for_between_two_batches() -> None:
