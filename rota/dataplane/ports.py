@@ -326,7 +326,7 @@ class Job(Protocol):
         whole: bool = False,
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
-        """Run the jobs one after the other, and yield each partition once, written or failed.
+        """Run the jobs one after the other, and yield each partition once, written or failed. Without jobs, prepare Spark.
 
         Args:
             endpoint: the Spark to use; None for one of this process.

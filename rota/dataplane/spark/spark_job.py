@@ -1,5 +1,6 @@
 """The job port on Spark: a session for the run, and the search for what fails."""
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -9,8 +10,10 @@ from rota.dataplane.ports import FailedPartition, WrittenFiles
 from rota.dataplane.spark.bisection import Bisection
 from rota.dataplane.spark.session import join_session
 from rota.dataplane.spark.spark_source import SparkSource
+from rota.dataplane.spark.warming import rehearse
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
+from rota.stores import join
 
 if TYPE_CHECKING:
     from rota.dataplane.spark.session import Connect
@@ -36,8 +39,10 @@ class SparkJob:
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
         """See `Job.run`. Ranges that are written as a whole get one deadline for each batch that a run would need for the
-        longest range."""
+        longest range. Without jobs, a rehearsal makes the first batch as fast as later ones."""
         spark = join_session(self.connect, endpoint, self.pipeline.module)
+        if not jobs:
+            rehearse(spark, join(self.location, "main"), f"{run_id}-{uuid.uuid4().hex[:12]}")
         deadline = self.pipeline.deadline * (max(map(self._count_batches, jobs), default=1) if whole else 1)
         search = Bisection(
             self.pipeline, self.source, self.location, spark, schema, run_id, deadline, shorten=not whole
