@@ -29,8 +29,9 @@ VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Laws: 1 s <= `session_timeout` < `max_shutdown`; `linger`, `max_run` and `report` are from 0 to 3000 s, for Dagster
-    ends a run after an hour. Raises ConfigError at construction, never later."""
+    """Laws: 1 s <= `session_timeout` < `max_shutdown`. `linger`, `max_run` and `report` are from 0 to 3000 s, because
+    Dagster ends a run after an hour, and `tick` from 0 to 45 s, because it ends a sensor's tick after a minute.
+    Raises ConfigError at construction, never later."""
 
     zookeeper: str = "127.0.0.1:2181"
     pipelines: Path = Path("pipelines")
@@ -41,6 +42,9 @@ class Settings:
     linger: timedelta = timedelta(seconds=30)
     max_run: timedelta = timedelta(seconds=300)
     report: timedelta = timedelta(seconds=60)
+    # Dagster starts ticks every 5 s: just below a multiple of it, little time is without a tick. Its daemon ends after its
+    # ticks, and Kubernetes kills it after 30 s.
+    tick: timedelta = timedelta(seconds=28.8)
     zookeeper_auth: str = field(default="", repr=False)
     zookeeper_acl: str = ""
     zookeeper_ca_file: str = ""
@@ -55,10 +59,10 @@ class Settings:
                 f"ROTA_SESSION_TIMEOUT ({self.session_timeout.total_seconds():g} s) must be at least 1 s and below "
                 f"ROTA_MAX_SHUTDOWN ({self.max_shutdown.total_seconds():g} s). Change one of the two."
             )
-        for one in ("linger", "max_run", "report"):
-            if not timedelta(0) <= getattr(self, one) <= timedelta(seconds=3000):
+        for one, most in (("linger", 3000), ("max_run", 3000), ("report", 3000), ("tick", 45)):
+            if not timedelta(0) <= getattr(self, one) <= timedelta(seconds=most):
                 given = f"{getattr(self, one).total_seconds():g}"
-                raise ConfigError(f"ROTA_{one.upper()}={given} is not from 0 to 3000 seconds. Change it")
+                raise ConfigError(f"ROTA_{one.upper()}={given} is not from 0 to {most} seconds. Change it")
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":

@@ -7,7 +7,7 @@ Invariants:
 2. Polls take at most a quarter of the time. A watch in ZooKeeper (a `ChangeSignal`) ends the pause between two polls, so
    that the pause can be long.
 3. If the code server ends, for example because its code location is reloaded, a tick ends after its pause.
-4. A tick costs more than many polls, so a tick that finds nothing polls for `WINDOW` seconds.
+4. A tick costs more than many polls, so a tick that finds nothing polls for the seconds of `ROTA_TICK`.
 """
 
 import os
@@ -20,12 +20,10 @@ from typing import TypeVar
 import dagster as dg
 
 from rota.dagster.private import GUARDS, SERVERS
+from rota.settings import Settings
 
 T = TypeVar("T")
 
-# How long a tick may poll. Dagster starts ticks every 5 s, so a window just below a multiple of 5 s leaves little time
-# without a tick. Dagster allows 60 s, but its daemon ends after its ticks, and Kubernetes kills it after 30 s.
-WINDOW = 28.8  # seconds
 PAUSE = 1.0  # seconds between two polls; three times the duration of a poll if that is more
 
 # The code server runs ticks, launches and the page in the same threads. `dagster dev` has two servers in a row; `rota up`
@@ -52,7 +50,7 @@ def poll(
     pause: float = PAUSE,
     rest: Callable[[float], object] | None = None,
 ) -> T:
-    """Poll until a result is `enough`, or the code server ends, for at most `WINDOW` seconds.
+    """Poll until a result is `enough`, or the code server ends, for at most the seconds of `ROTA_TICK`.
 
     Args:
         poll_once: one poll.
@@ -67,7 +65,7 @@ def poll(
     began = time.monotonic()
     if enough(seen := poll_once()):
         return seen
-    end, took = began + WINDOW, time.monotonic() - began
+    end, took = began + Settings.from_environment().tick.total_seconds(), time.monotonic() - began
     guards = [one for one in threading.enumerate() if one.name in GUARDS]
     with _place(places) as free:
         while free and (now := time.monotonic()) + 3 * took < end:

@@ -7,7 +7,6 @@ import dagster as dg
 import pytest
 
 from rota.coordination.embedded import EmbeddedZooKeeper
-from rota.dagster.sensors import polling
 from rota.dataplane.spark.spark_server import SparkServer, SparkSettings
 from tests.dataplane.world import BRIEF
 from tests.face.desk import Desk
@@ -102,7 +101,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture
 def desk(zookeeper: EmbeddedZooKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.setattr(polling, "WINDOW", 0.0)
+    monkeypatch.setenv("ROTA_TICK", "0")
     monkeypatch.setattr("rota.dagster.sensors.checks.PAUSE_FACTOR", 0)
     monkeypatch.setattr("rota.dagster.sensors.checks.MIN_PAUSE", 0.0)
     with dg.DagsterInstance.ephemeral() as instance:

@@ -4,7 +4,7 @@ server and a process from which runs are forked."""
 import time
 from dataclasses import dataclass
 
-from rota.dagster.sensors import polling
+from rota.settings import Settings
 from tests.face.dagster_dev import ROOT
 from tests.face.line import Line
 from tests.waiting import wait_until
@@ -68,7 +68,9 @@ def land_flights(line: Line) -> None:
 def reload_in_a_tick(line: Line) -> Reload:
     """Reloads while a tick goes on, and waits for the tick's end, until one ends before its window does. A reload that takes
     most of the window does not show it; without the law none does."""
-    return wait_until(lambda: (done := reload_once(line)).ended - done.began < polling.WINDOW - 1 and done)
+    return wait_until(
+        lambda: (done := reload_once(line)).ended - done.began < Settings().tick.total_seconds() - 1 and done
+    )
 
 
 def reload_once(line: Line) -> Reload:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rota.dagster.sensors import polling
+from rota.settings import Settings
 from tests.face.line import Line
 from tests.face.reload import Reload
 from tests.waiting import wait_until
@@ -10,7 +10,7 @@ from tests.waiting import wait_until
 
 def test_a_reload_ends_the_ticks_of_the_code_before_it(reload: Reload) -> None:
     """The tick of a new pipeline's group used the old code for up to its window, and did not see the new folder."""
-    assert reload.ended - reload.began < polling.WINDOW - 1, "not by itself"
+    assert reload.ended - reload.began < Settings().tick.total_seconds() - 1, "not by itself"
 
 
 @pytest.mark.usefixtures("reload")

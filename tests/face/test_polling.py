@@ -10,6 +10,8 @@ import pytest
 
 from rota.coordination.change_signal import ChangeSignal
 from rota.dagster.sensors import polling
+from rota.errors import ConfigError
+from rota.settings import Settings
 from simulator.memory_store import MemoryServer
 
 
@@ -21,7 +23,23 @@ def test_a_tick_whose_looks_are_slow_is_over_before_dagster_gives_it_up(monkeypa
     for seconds in (0.01, 1.0, 6.0, 9.6, 15.0, 18.0):
         began = now[0]
         polling.poll(lambda: pass_time(now, seconds), lambda _: False, 1)  # noqa: B023 (called at once)
-        assert now[0] - began <= min(polling.WINDOW + polling.PAUSE + seconds, 59.0)
+        assert now[0] - began <= min(Settings().tick.total_seconds() + polling.PAUSE + seconds, 59.0)
+
+
+@pytest.mark.parametrize("tick", [0.0, 4.0, 12.0, 45.0])
+def test_a_tick_polls_as_long_as_it_is_set_to(monkeypatch: pytest.MonkeyPatch, tick: float) -> None:
+    """Behind a service mesh that ends a request after 15 s, a tick of 28.8 s would fail each time."""
+    now = [0.0]
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: pass_time(now, s)))
+    monkeypatch.setenv("ROTA_TICK", str(tick))
+    polling.poll(lambda: pass_time(now, 0.01), lambda _: False, 1)
+    assert tick - polling.PAUSE <= now[0] <= tick + 0.1
+
+
+@pytest.mark.parametrize("given", ["-1", "46", "soon"])
+def test_a_tick_that_dagster_would_end_is_refused(given: str) -> None:
+    with pytest.raises(ConfigError, match="ROTA_TICK="):
+        Settings.from_environment({"ROTA_TICK": given})
 
 
 @pytest.mark.parametrize("name", ["grpc-server-heartbeat", "grpc-server-cleanup"])
