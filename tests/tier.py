@@ -1,8 +1,8 @@
 """Two tiers of tests: `make test` before each push, `make test-all` before each release.
 
-The push tier runs one share of the cases of each test in `SHARES`, another share each day, and leaves out tests marked
-`release`. pytest without these commands runs everything. `TEST_DAY=N make test` repeats the choice of a day, which the first
-lines print.
+The push tier runs one share of the cases of each test in `SHARES`, another share each day, and every other test of `TURNS`,
+the rest the next day. It leaves out tests marked `release`. pytest without these commands runs everything. `TEST_DAY=N make
+test` repeats the choice of a day, which the first lines print.
 """
 
 import os
@@ -60,9 +60,29 @@ SHARES = {  # long tables of cases, and in how many shares they are divided
 }
 
 
+TURNS = (  # single tests that take long, from 120 s down to 20 s: neighbours take about as long
+    "face/test_alone.py::test_what_workers_do_alone_is_seen_as_what_a_controller_does_also_where_dagster_died_in_between",
+    "face/test_secrets.py::test_what_a_line_leaves_behind_holds_no_secret",
+    "face/test_lasting.py::test_under_a_trickle_all_is_materialized_and_a_reload_ends_no_run",
+    "face/test_clicks.py::test_what_changed_is_replayed_by_commands_launchpad_and_backfill_and_old_runs_are_purged",
+    "demo/test_commands.py::test_forget_takes_single_partitions_out_once_their_folders_are_gone",
+    "demo/test_commands.py::test_repair_lists_a_torn_own_record_and_removes_it",
+    "cluster/test_cores_for_one.py::test_a_worker_for_which_the_cluster_has_no_core_owns_nothing_until_it_has_one",
+    "dataplane/test_origins.py::test_what_becomes_of_a_record_depends_on_its_offset_alone",
+    "face/test_line.py::test_while_zookeeper_is_gone_ticks_and_runs_fail_with_the_line_of_a_command_and_then_go_on",
+    "face/test_lasting.py::test_one_run_consumes_what_comes_reports_sums_hands_over_and_ends_when_nothing_comes",
+    "demo/test_cli.py::test_what_a_pipeline_file_prints_is_no_part_of_the_document",
+    "dataplane/kafka/test_cluster.py::test_a_partition_without_a_leader_waits_alone_with_one_line",
+    "dataplane/test_tryout.py::test_a_tryout_reports_what_a_run_does",
+    "dataplane/test_wide_tables.py::test_parquet_of_nine_thousand_columns",
+    "dataplane/kafka/test_faults.py::test_what_dies_while_it_gives_records_ends_the_batch",
+    "dataplane/test_pushed_filters.py::test_a_pushed_filter_leaves_out_no_row_that_fits",
+)
+
+
 def find_left_out(tests: Sequence[str]) -> set[str]:
-    """Return those of the tests (paths below tests/) that are in a share of another day. None outside the push tier."""
-    left: set[str] = set()
+    """Return those of the tests (paths below tests/) that run on another day. None outside the push tier."""
+    left = {test for place, test in enumerate(TURNS) if PUSH and (place + DAY) % 2}
     for test, parts in SHARES.items():
         cases = sorted(one for one in tests if one.startswith(f"{test}["))
         left.update(set(cases) - set(choose(cases, parts)))

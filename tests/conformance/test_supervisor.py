@@ -181,7 +181,8 @@ def test_a_signal_comes_once_also_from_a_terminal() -> None:
     terminal, below = pty.openpty()
     take = (
         "import fcntl, os, signal, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
-        "signal.signal(signal.SIGHUP, signal.SIG_DFL); exec(sys.argv[1])"  # `nohup` lets the tests ignore it
+        "[signal.signal(one, signal.SIG_DFL) for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)]; "  # `nohup`, `&`
+        "exec(sys.argv[1])"
     )
     environ = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(

@@ -197,7 +197,7 @@ def test_each_benchmark_finds_what_it_imports(path: Path) -> None:
 
 
 def test_the_push_tier_runs_each_case_within_some_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    for test in tier.SHARES:
+    for test in (*tier.SHARES, *tier.TURNS):
         file, _, name = test.partition("::")
         assert re.search(rf"\ndef {name}\(", (ROOT / "tests" / file).read_text()), test
     test, parts = next(iter(tier.SHARES.items()))
@@ -211,3 +211,8 @@ def test_the_push_tier_runs_each_case_within_some_days(monkeypatch: pytest.Monke
         left = tier.find_left_out(cases)
         run += [case for case in cases if case not in left]
     assert sorted(run) == cases
+    left = []
+    for day in (7, 8):
+        monkeypatch.setattr(tier, "DAY", day)
+        left += tier.find_left_out(())
+    assert sorted(left) == sorted(tier.TURNS), "each runs on one of two days"

@@ -119,7 +119,7 @@ def show(row: Any) -> str:
     return repr(row)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(records, min_size=40, max_size=80))
 def test_what_arrow_reads_spark_reads_alike(both: Both, given: list[bytes]) -> None:
     found = {one: rows for one in given if (rows := both.parse(one)) is not None}
