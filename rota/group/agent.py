@@ -100,6 +100,7 @@ class Agent:
         self._unread: frozenset[str] = frozenset()  # records that did not fit into the last observation
         self._unreadable: frozenset[str] = frozenset()
         self._there: frozenset[str] = frozenset()  # the live names in the last observation
+        self._missed = False  # whether the last cycle ended with a worker that came or went after its target was chosen
         self._silent = False  # whether the loss of ZooKeeper was logged, and its return not yet
         self._idle = ""  # why the agent does not work, as last logged
         self._waiting: frozenset[str] = frozenset()  # processes that wait until this one ends, as last logged
@@ -112,6 +113,7 @@ class Agent:
         If ZooKeeper is unavailable or a record of the group cannot be read, the agent raises nothing. It writes nothing
         until ZooKeeper answers, or until the record is repaired.
         """
+        self._missed = False
         try:
             if self.state.incarnation is not None and self.store.session != self._session:
                 yield from self._feed(Lost(self.store.lost_why))
@@ -169,8 +171,8 @@ class Agent:
         pause = soon if self.unsettled or self.state.incarnation is None else later
         if self._pending_since is not None and self.clock() - self._pending_since < PUBLISHING:
             pause = BRIEF  # the controller is about to move the head
-        if self.chooser.has_missed(self._there):
-            pause = SHORTEST  # a worker came or went after this round chose its target
+        if self._missed:
+            pause = SHORTEST
         due = self.chooser.due
         return pause if due is None else max(SHORTEST, min(pause, due - self.clock()))
 
@@ -242,6 +244,7 @@ class Agent:
                 self.say("resumed")
             self._silent, self._idle = False, ""
             yield from self._feed(seen)
+            self._missed = self.chooser.has_missed(self._there)
 
     def observe(self) -> Generator[None, None, Observed]:
         """Return one observation, read in the order of the machine's laws: target, own records, live nodes, runs."""

@@ -163,6 +163,17 @@ def test_a_worker_looks_again_soon_while_its_target_is_being_published(world: Wo
     assert here.w2.find_pause(0.25, 1.0) == 0.25
 
 
+def share_alone(world: World, group: str) -> Newcomer:
+    """Two workers without a controller that share the partitions, and have nothing to do."""
+    here = Newcomer(world, group, protocol="claim")
+    found_own_records(here.tree, PARTITIONS)
+    for _ in range(9):
+        here.now += 60.0
+        here.cycle(here.w1, here.w2)
+    assert here.w2.find_pause(0.25, 1.0) == 1.0
+    return here
+
+
 @pytest.mark.parametrize(("notices", "pause"), [(True, 0.02), (False, 1.0)], ids=["", "ablation"])
 def test_a_worker_that_decides_alone_looks_again_at_once_after_another_died(
     world: World, group: str, monkeypatch: pytest.MonkeyPatch, notices: bool, pause: float
@@ -170,15 +181,21 @@ def test_a_worker_that_decides_alone_looks_again_at_once_after_another_died(
     """A round chooses the target before it reads the live workers. Ablation: the worker claims a second later."""
     if not notices:
         monkeypatch.setattr(Chooser, "has_missed", lambda *_: False)
-    here = Newcomer(world, group, protocol="claim")
-    found_own_records(here.tree, PARTITIONS)
-    for _ in range(9):
-        here.now += 60.0
-        here.cycle(here.w1, here.w2)
-    assert here.w2.find_pause(0.25, 1.0) == 1.0
+    here = share_alone(world, group)
     world.expire(here.w1.store)
     here.cycle(here.w2)
     assert here.w2.find_pause(0.25, 1.0) == pause
     here.cycle(here.w2)
     owners = {own.incarnation for own in here.tree.owned(PARTITIONS).values()}
     assert owners == {here.w2.state.incarnation}
+
+
+def test_an_outage_right_after_a_death_keeps_no_worker_busy(
+    world: World, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = share_alone(world, group)
+    world.expire(here.w1.store)
+    here.cycle(here.w2)
+    monkeypatch.setattr(here.w2.store, "active", lambda: False)
+    here.cycle(here.w2)
+    assert here.w2.find_pause(0.25, 1.0) >= 0.25
