@@ -149,13 +149,15 @@ class WorkWatcher:
 
     def owns_partitions(self) -> bool:
         """Return whether at the last poll the incarnation owned a partition that its target names."""
-        owns = self._facts.owns
-        return any(p in owns and owns[p].incarnation == self.incarnation for p in self._facts.partitions)
+        return any(map(self._owns, self._facts.partitions))
 
     def awaits_partitions(self) -> bool:
         """Return whether at the last poll the target of the incarnation named partitions that it does not own."""
-        owns = self._facts.owns
-        return any(p not in owns or owns[p].incarnation != self.incarnation for p in self._facts.partitions)
+        return not all(map(self._owns, self._facts.partitions))
+
+    def _owns(self, partition: str) -> bool:
+        own = self._facts.owns.get(partition)
+        return own is not None and own.incarnation == self.incarnation
 
 
 def observe_work(
