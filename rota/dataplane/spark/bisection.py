@@ -49,7 +49,7 @@ LEAST = 60.0  # seconds that a job of a bisection has at least, unless the deadl
 ALONE = 4  # partitions that failed alone before any succeeded: the others are not tried
 LATE = 2  # the same for partitions that are late: each takes a whole deadline
 WIDE: set[str] = set()  # tables for which this process met a row that is too wide to be counted
-NOT_PLAIN: set[str] = set()  # tables for which it met a record that needs Spark's parser
+NOT_PLAIN: set[str] = set()  # tables for which it met a record, or a format, that needs Spark's parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +301,7 @@ class Bisection:
             return None
         with self.source.read_directly(self.spark, ranges) as job:
             if job is None:
+                NOT_PLAIN.add(self.location)  # the next jobs do not ask again
                 return None
             transforming.require_columns(job.kind.json(), self.schema)
             files = writing.write_directly(job, join(self.location, "main"), f"data/{attempt}")

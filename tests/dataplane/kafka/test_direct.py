@@ -29,12 +29,12 @@ class Calls:
     """Counts the jobs that decode in Python, and with `refuse` lets Spark parse all values."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.jobs, self.refuse, self._decode = 0, False, direct.decode
+        self.jobs, self.asked, self.refuse, self._decode = 0, 0, False, direct.decode
         monkeypatch.setattr(direct, "decode", self.decode)
 
     def decode(self, *given: Any) -> Any:
         found = None if self.refuse else self._decode(*given)
-        self.jobs += found is not None
+        self.jobs, self.asked = self.jobs + (found is not None), self.asked + 1
         return found
 
 
@@ -113,6 +113,9 @@ def test_what_needs_spark_is_not_tried_in_python(worlds: Worlds, calls: Calls, s
     worlds.broker.produce(worlds.topic, 0, [b"1" if "csv" in more else b"{}"])
     world.give("0")
     assert (commit(world, "0")["p:0"].rows, calls.jobs) == (1, 0)
+    worlds.broker.produce(worlds.topic, 0, [b"1" if "csv" in more else b"{}"])
+    assert commit(world, "0")["p:0"].rows == 1
+    assert calls.asked == 1, "once for all jobs"
 
 
 @pytest.mark.parametrize("counts", [True, False], ids=["", "ablation"])
