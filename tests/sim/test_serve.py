@@ -107,9 +107,11 @@ def test_a_run_without_partitions_opens_no_spark_for_a_worker_that_is_gone() -> 
     assert not opened
 
 
-@pytest.mark.parametrize(("every", "polls"), [(0.0, range(30, 41)), (5.0, range(6, 13))])
-def test_a_hand_over_adds_polls_only_if_they_cost_nothing(every: float, polls: range) -> None:
-    """A poll of a bucket is a list request. Its run does not poll more often while another worker keeps a partition."""
+PAID = replace(PIPELINE, source=files("s3://bucket/rows", format="json", schema="row long"))
+
+
+def watch_polls() -> tuple[ServedRun, list[float]]:
+    """A run, and when its source is observed."""
 
     class Seen(MemorySource):
         def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
@@ -119,9 +121,15 @@ def test_a_hand_over_adds_polls_only_if_they_cost_nothing(every: float, polls: r
     at: list[float] = []
     world = ServedRun()
     world.ports = replace(world.ports, source=Seen(world.ends.__getitem__, lambda _: 100))
+    return world, at
+
+
+@pytest.mark.parametrize(("every", "polls"), [(0.0, range(30, 41)), (5.0, range(6, 13))])
+def test_a_hand_over_adds_polls_only_if_they_cost_nothing(every: float, polls: range) -> None:
+    """A poll of a bucket is a list request. Its run does not poll more often while another worker keeps a partition."""
+    world, at = watch_polls()
     world.script = {1.0: partial(world.aim, {"w1": PARTITIONS, "w2": ()})}
-    paid = replace(PIPELINE, source=files("s3://bucket/rows", format="json", schema="row long"))
-    world.serve(RunLimits(10.0, 300.0), pipeline=paid if every else PIPELINE)
+    world.serve(RunLimits(10.0, 300.0), pipeline=PAID if every else PIPELINE)
     assert len([one for one in at if 1.0 <= one <= 5.0]) in polls
 
 
@@ -285,18 +293,9 @@ def test_a_click_waits_for_a_partition_that_a_run_works_on_and_for_no_other() ->
 @pytest.mark.parametrize(("every", "polls"), [(0.0, range(50, 61)), (5.0, range(20, 31))])
 def test_polls_of_a_bucket_are_rarer_the_longer_nothing_came(every: float, polls: range) -> None:
     """In a bucket each poll of a run is a list request. What comes is found after an eighth more than it took to come."""
-
-    class Seen(MemorySource):
-        def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
-            at.append(world.now)
-            return super().observe(partitions, query)
-
-    at: list[float] = []
-    world = ServedRun()
-    world.ports = replace(world.ports, source=Seen(world.ends.__getitem__, lambda _: 100))
+    world, at = watch_polls()
     world.script = {3.0: world.land("s:0"), 20.0: world.land("s:1")}
-    paid = replace(PIPELINE, source=files("s3://bucket/rows", format="json", schema="row long"))
-    seen = world.serve(RunLimits(), pipeline=paid if every else PIPELINE)
+    seen = world.serve(RunLimits(), pipeline=PAID if every else PIPELINE)
     found = [at for at, e in seen if isinstance(e, CommittedBatch)]
     assert found[0] - BATCH - 3.0 <= max(0.5, 3.0 / 8)
     assert found[1] - BATCH - 20.0 <= max(0.5, (20.0 - found[0]) / 8 if every else 0.0) + 0.01
