@@ -8,7 +8,8 @@ Laws:
    seconds are over, when its worker is gone, or leaves and owns no partition of the pipeline any more, when
    `find_reason` returns a reason, or when all its partitions are parked. If it parked a partition for the first time,
    it ends once it has served `linger` seconds: Dagster shows a partition as failed only after the run has ended.
-3. A run without partitions opens Spark and the table first, and then shows the worker that it is ready.
+3. A run without partitions opens Spark and the table and lets Spark rehearse first, and then shows the worker that it is
+   ready.
 4. A poll returns only partitions that the run's worker may work on at that moment. `consume` checks them again.
 5. Polling takes at most a quarter of the time. A pause ends early if files settle during it: the next poll finds them.
    While the worker takes over partitions, pauses are shorter, unless polls cost money.
