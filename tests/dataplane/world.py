@@ -15,7 +15,7 @@ from rota.coordination.membership import join
 from rota.coordination.records import Head, Live, Own, Slot, Slots, encode
 from rota.dataplane.ports import Ports
 from rota.dataplane.spark import session
-from rota.dataplane.spark.spark_server import OPTIONS, SERVER, SparkSettings
+from rota.dataplane.spark.spark_server import MEMORY, OPTIONS, SERVER, SparkSettings
 from rota.java import LIGHT
 from rota.local.bucket import CREDENTIALS
 from rota.machine import free_port, is_listening
@@ -197,7 +197,8 @@ def spark_server(folder: Path, port: int, slots: int) -> subprocess.Popen[bytes]
 
     home = Path(pyspark.__file__).parent
     loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    conf = SparkSettings(f"local[{slots}]", {**loopback, **BRIEF, **ENGINES["interpreted"]})
+    heap = {MEMORY: f"{max(2, slots) * 512}m"}  # for two slots as a worker; a record of 20 MB takes 0.8 GB
+    conf = SparkSettings(f"local[{slots}]", {**loopback, **heap, **BRIEF, **ENGINES["interpreted"]})
     settings = conf.complete(port, folder)
     command = [str(home / "bin/spark-submit"), "--class", SERVER]
     command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
