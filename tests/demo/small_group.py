@@ -16,7 +16,7 @@ from rota.coordination.group_state import GroupState
 from rota.coordination.publication import Audit, Publication, publish, take_control
 from rota.coordination.records import Checkpoint, Live, Parked, Refusal, Refusals, encode
 from rota.core import Move
-from tests.claiming import claim_one
+from tests.claiming import claim_one, release_one
 from tests.demo.json_keys import documented, held
 
 KEYS = ("AA", "B6", "UA")
@@ -32,6 +32,27 @@ class Group:
     @property
     def hosts(self) -> str:
         return self.server.hosts
+
+    def move(self, partition: str) -> None:
+        """An epoch moves the partition from w1 to w2, which claims it."""
+        tree = self.tree
+        move = Move(partition, "w1", "w2", 1.0, "w1 was 1 over its quota of 1")
+        audit = Audit("w2 joined", ("w2",), (), (move,), {"moves": 1, "placements": 0, "imbalance_after": 1.0}, "r3")
+        of_w1, of_w2 = (
+            frozenset(p for p, own in tree.owned().items() if own.incarnation == one) for one in (self.w1, self.w2)
+        )
+        targets = {"w1": of_w1 - {partition}, "w2": of_w2 | {partition}}
+        publish(tree, take_control(tree), Publication(targets, audit=audit))
+        release_one(tree, self.w1, partition, tree.owned([partition])[partition].version)
+        claim_one(tree, self.w2, partition, tree.owned([partition])[partition].version)
+
+    def refuse(self, partition: str) -> None:
+        """A late write of the partition was refused."""
+        token = self.tree.owned()[partition].token
+        late = Refusal(partition=partition, token=token - 1, newer=token, run_id="run-6", at=self.tree.store.now())
+        self.tree.update(
+            self.tree.paths.refused, Refusals, lambda was: Refusals(ring=(*(was.ring if was else ()), late))
+        )
 
 
 @contextmanager
@@ -62,9 +83,9 @@ def open_small_group(folder: Path) -> Iterator[Group]:
             one.create(
                 tree.paths.parking("flights:B6"), encode(Parked(reason="the transform raised ValueError: no", offset=1))
             )
-            late = Refusal(partition="flights:UA", token=token - 1, newer=token, run_id="run-6", at=one.now())
-            tree.update(tree.paths.refused, Refusals, lambda was: Refusals(ring=(*(was.ring if was else ()), late)))
-            yield Group(server, tree, w1, w2)
+            group = Group(server, tree, w1, w2)
+            group.refuse("flights:UA")
+            yield group
 
 
 class Run:

@@ -1,71 +1,28 @@
 """`rota export` over a real ZooKeeper and a real table: what was committed is counted, whichever run was killed."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
-from rota.catalog import load
 from rota.cli.export import GroupCollector
 from rota.coordination.client import connect
 from rota.coordination.group_state import GroupState
 from rota.errors import ConfigError, RotaError
 from rota.face.dagster_state import DagsterSeen
 from rota.machine import free_port
-from rota.registry import open_ports
-from rota.run.consume import CommittedBatch, consume
-from tests.chaos.plain_job import PlainJob
 from tests.demo.small_group import Group, Run, open_small_group
+from tests.demo.small_line import Line, open_line
 from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
-PIPELINE = """
-from rota import Pipeline, delta, files
-source = files("{folder}/land", format="json", schema="n int", settle=0.0)
-pipeline = Pipeline(source=source, table=delta("{folder}/table"))
-"""
-
-
-class Line:
-    """The pipeline `flights` of a small group; its runs need no Spark."""
-
-    def __init__(self, group: Group, folder: Path) -> None:
-        self.group, self.folder, self.files, self.runs = group, folder, 0, 0
-        (folder / "flights.py").write_text(PIPELINE.format(folder=folder))
-        self.pipeline = load(folder).pipelines["flights"]
-
-    def land(self, key: str, rows: int) -> None:
-        file = self.folder / "land" / key / f"{self.files:03}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"{json.dumps({'n': n})}\n" for n in range(rows)))
-        self.files += 1
-
-    def consume(self, killed: bool = False) -> int:
-        """Run once for w1. Returns the rows of its batches. A run that is killed ends after its commit, before the
-        checkpoint."""
-        self.runs += 1
-        tree = self.group.tree
-        ports = open_ports(self.pipeline, "default", tree.meta().id)
-        job = PlainJob(ports.source, self.folder / "land", self.folder / "table" / "main")
-        events = consume(
-            tree, self.pipeline, self.group.w1, ["flights:AA"], f"run-{self.runs}", replace(ports, job=job)
-        )
-        rows = 0
-        for event in events:
-            if isinstance(event, CommittedBatch) and not event.healed:
-                rows += event.rows
-                if killed:
-                    events.close()
-        return rows
 
 
 @pytest.fixture
@@ -77,10 +34,8 @@ def well(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def line(group: Group, run: Run, well: None, tmp_path: Path) -> Iterator[Line]:
-    yield Line(group, tmp_path)
-    checkpoint = group.tree.paths.checkpoint("flights:AA")
-    if group.tree.store.get(checkpoint):
-        group.tree.store.delete(checkpoint)  # of a table that the next test does not have
+    with open_line(group, tmp_path) as made:
+        yield made
 
 
 def read(text: str) -> dict[str, float]:

@@ -19,6 +19,7 @@ import pytest
 from rota.cli.probes import Probes, WorkerSeen
 from rota.machine import free_port
 from tests.demo.small_group import Group, Run
+from tests.demo.small_line import Line, open_line
 from tests.waiting import LONG, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +95,12 @@ def receive() -> Iterator[tuple[int, list[dict[str, Any]]]]:
 
 
 @pytest.fixture
+def line(group: Group, tmp_path: Path) -> Iterator[Line]:
+    with open_line(group, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
 def address(group: Group, tmp_path: Path, run: Run) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """The address of a Prometheus that scrapes the small group, and the alerts that arrived."""
     exporter, prometheus, alerts = free_port(), free_port(), free_port()
@@ -128,6 +135,51 @@ def ask(address: str, query: str) -> list[tuple[dict[str, str], float]]:
     except OSError:
         return []
     return [(one["metric"], float(one["value"][1])) for one in found]
+
+
+def list_queries() -> dict[str, str]:
+    """Each query of the dashboard, of all groups, and the title of its panel."""
+    panels = json.loads((ROOT / "deploy" / "grafana" / "rota.json").read_text())["panels"]
+    targets = [(panel["title"], target["expr"]) for panel in panels for target in panel.get("targets", ())]
+    return {query.replace("$group", ".*"): title for title, query in targets}
+
+
+def test_promtool_reads_the_queries_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(list_queries())]
+    file = tmp_path / "queries.yaml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"SUCCESS: {len(rules)} rules found" in promtool("check", "rules", str(file))
+
+
+def wait_for_answers(prometheus: str, queries: dict[str, str], more: str = "") -> None:
+    """Wait until Prometheus has series for each of the queries; fail with those for which it has none."""
+    left = dict(queries)
+
+    def has_all() -> bool:
+        for query in [*left]:
+            if ask(prometheus, f"{query}{more}"):
+                del left[query]
+        return not left
+
+    try:
+        wait_until(has_all, pause=0.5)
+    except AssertionError:
+        pytest.fail(f"Prometheus has no series{more} for {left}")
+
+
+def test_each_query_of_the_dashboard_is_answered_before_and_after_something_happens(
+    line: Line, address: tuple[str, list[dict[str, Any]]]
+) -> None:
+    prometheus, _ = address
+    queries = list_queries()
+    line.land("AA", 3)
+    wait_for_answers(prometheus, queries)  # zeros: there is no table yet, and no partition has moved
+    assert not ask(prometheus, next(iter(queries)).replace(".*", "another")), "the variable chooses a group"
+    line.consume()
+    line.group.move("flights:AA")
+    line.group.refuse("flights:AA")
+    words = ("rota_rows", "rota_commits", "rota_moves", "rota_handover", "rota_writes_refused")
+    wait_for_answers(prometheus, {q: title for q, title in queries.items() if any(w in q for w in words)}, " > 0")
 
 
 def test_an_alert_of_a_parked_partition_arrives_with_its_runbook(
