@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from rota.errors import ConfigError
 from rota.ids import checked_id, key_of, partition_id, pipeline_of
@@ -15,7 +15,7 @@ from rota.stores import READ_BY_SPARK
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Format = Literal["csv", "json", "parquet"]
+Format = Literal["csv", "json", "parquet", "avro"]
 Start = Literal["earliest", "latest"] | int
 WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|default\b)")  # a type, not a name
 
@@ -155,10 +155,11 @@ class Files:
 
     Args:
         path: a local folder or `s3://bucket/prefix`. It may contain `${VAR}`, which each run expands.
-        format: the format of the files: "csv", "json" (one record per line) or "parquet".
+        format: the format of the files: "csv", "json" (one record per line), "parquet" or "avro" (object container files,
+            for which fastavro must be installed): `files("/data/orders", format="avro", schema="id bigint, shop string")`.
         schema: the columns as Spark DDL, such as "id long, shop string". A CSV header or Parquet file without a declared
             column stops its partition (with the option `mergeSchema` "true", the column is null in Parquet). A column
-            that a JSON record lacks is null.
+            that a JSON record lacks is null. An Avro file is read by its own schema: each column has the name of a field.
         start: where a partition begins that the pipeline has never read: "earliest", "latest" or an offset. "latest"
             applies to partitions that exist at the pipeline's first run; a partition that appears later is read whole.
         settle: seconds for which a file must be unchanged before it is read. Objects in a bucket never wait. 0 is right
@@ -167,7 +168,7 @@ class Files:
         max_job_files, max_job_bytes: limits of one Spark job over all partitions. A run has one or more jobs, each with
             one commit.
         options: options of Spark's reader. Without `enableDateTimeParsingFallback`, dates are parsed by their format
-            alone.
+            alone. Of Avro, the only option is `avroSchema`, the reader's schema as JSON, for files of several schemas.
         after: what happens to a consumed file: "keep", "delete", or "archive:_PREFIX", a folder below `path` whose name
             begins with _ or .
         new_columns: what happens to a column of a Parquet file that `schema` does not name: "ignore"; "refuse" stops the
@@ -200,7 +201,11 @@ class Files:
         check_nanoseconds(self.nanoseconds, self.format, f"files({self.path!r})")
         check_new_columns(self.new_columns, self.format, f"files({self.path!r})")
         check_after(self.after, f"files({self.path!r})")
-        check_format(self.format, ("csv", "json", "parquet"), self.schema, self.options, f"files({self.path!r})")
+        check_format(self.format, get_args(Format), self.schema, self.options, f"files({self.path!r})")
+        if self.format == "avro" and (unknown := sorted(self.options.keys() - {"avroSchema"})):
+            raise ConfigError(
+                f"Option {', '.join(unknown)} of files({self.path!r}): of Avro, there is only avroSchema. Leave it out"
+            )
         check_start(self.start, ("earliest", "latest"), f"files({self.path!r})")
         check_limits(self, ("max_files", "max_bytes", "max_job_files", "max_job_bytes"), f"files({self.path!r})")
         if self.settle < 0:

@@ -85,6 +85,11 @@ def join(location: str, *names: str) -> str:
     return "/".join((location.rstrip("/"), *names))
 
 
+def name_inside(location: str) -> str:
+    """Return the path of the location in its store, as Arrow expects it."""
+    return location.partition("://")[2] if is_url(location) else location
+
+
 def open_files(location: str) -> "fs.FileSystem":
     """Return what is below the location as an Arrow filesystem. It sends no request yet."""
     return _open_files(location, describe_client() if is_url(location) else ())
@@ -97,7 +102,7 @@ def _open_files(location: str, _: Client) -> "fs.FileSystem":
     if not is_url(location):
         return fs.SubTreeFileSystem(location, fs.LocalFileSystem())
     hide_credentials()
-    return fs.SubTreeFileSystem(location.partition("://")[2], open_executors_files(describe_to_executors(location)))
+    return fs.SubTreeFileSystem(name_inside(location), open_executors_files(describe_to_executors(location)))
 
 
 def open_executors_files(said: Mapping[str, Any]) -> "fs.FileSystem":

@@ -1,8 +1,12 @@
 """Schemas of Avro, their values, the readers that they may have evolved to, and what fastavro reads."""
 
+import bz2
 import datetime
 import io
+import lzma
 import uuid
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
@@ -136,6 +140,50 @@ def encode(schema: Any, value: Any, id: int = 1) -> bytes:
     out.write(b"\x00" + id.to_bytes(4, "big"))
     fastavro.schemaless_writer(out, parse_schema(schema), value)
     return out.getvalue()
+
+
+def write_file(schema: Any, records: Iterable[Any], codec: str = "null", **more: Any) -> bytes:
+    """An object container file. `schema` may be a record's fields and their types."""
+    fields = [] if "type" in schema else [{"name": name, "type": kind} for name, kind in schema.items()]
+    whole = {"type": "record", "name": "Order", "fields": fields} if fields else schema
+    sink = io.BytesIO()
+    fastavro.writer(sink, parse_schema(whole), records, codec=codec, **more)
+    return sink.getvalue()
+
+
+def pack(data: bytes, codec: str) -> bytes:
+    """A file without compression, with its blocks compressed."""
+    reader = fastavro.block_reader(io.BytesIO(data))
+    blocks = [(one.num_records, one.bytes_.getvalue()) for one in reader]
+    head, marker = data.partition(b"null")[0][:-1], data[-16:]
+    rest = data[len(head) + 5 :]
+    begin = head + encode_long(len(codec)) + codec.encode() + rest[: rest.index(marker) + 16]
+    packed = [(records, PACK[codec](block)) for records, block in blocks]
+    return begin + b"".join(
+        encode_long(records) + encode_long(len(block)) + block + marker for records, block in packed
+    )
+
+
+def encode_long(number: int) -> bytes:
+    """Avro's zigzag encoding."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, "long", number)
+    return out.getvalue()
+
+
+def _pack_raw(data: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=-15)
+    return packing.compress(data) + packing.flush()
+
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "null": bytes,
+    "deflate": _pack_raw,
+    "snappy": lambda data: bytes(pa.compress(data, "snappy")) + zlib.crc32(data).to_bytes(4, "big"),
+    "zstandard": lambda data: bytes(pa.compress(data, "zstd")),
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+}
 
 
 def read(value: bytes, writer: Any, reader: Any) -> Any:

@@ -13,10 +13,11 @@ from rota.dataplane.files.files_source import FilesSource
 from rota.ledger.values import LogEntry
 from rota.pipeline import Pipeline
 from rota.registry import open_source
+from tests.dataplane import avro_cases
 
 
 def source(folder: Path, **more: object) -> FilesSource:
-    declared = rota.files(str(folder / "land"), format="json", schema="a int", **{"settle": 0.0, **more})
+    declared = rota.files(str(folder / "land"), **{"format": "json", "schema": "a int", "settle": 0.0, **more})
     return open_files(Pipeline(source=declared, table=rota.delta(str(folder / "table")), name="p"))
 
 
@@ -39,6 +40,8 @@ def encode(format: str, numbers: Iterable[int]) -> bytes:
         sink = io.BytesIO()
         pq.write_table(pa.table({"n": pa.array(numbers, pa.int32())}), sink)
         return sink.getvalue()
+    if format == "avro":
+        return avro_cases.write_file({"n": "int"}, [{"n": n} for n in numbers])
     return "".join(f"{json.dumps({'n': n}) if format == 'json' else n}\n" for n in numbers).encode()
 
 

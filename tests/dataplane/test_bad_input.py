@@ -11,6 +11,7 @@ from rota.dataplane.spark import bisection, writing
 from rota.people.skip import skip
 from rota.run.consume import CommittedBatch, DroppedPartition, IdlePartition, ParkedPartition
 from rota.run.work import find_work
+from tests.dataplane import avro_cases
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
 from tests.dataplane.counted_bad import make_counter
 from tests.dataplane.world import World
@@ -285,7 +286,7 @@ def test_a_header_that_changed_parks_instead_of_shifting_columns(world: World) -
     assert "stage" not in reason
 
 
-@pytest.mark.parametrize("format", ["csv", "json", "parquet"])
+@pytest.mark.parametrize("format", ["csv", "json", "parquet", "avro"])
 def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World, format: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -297,6 +298,9 @@ def test_each_format_with_names_that_spark_would_take_for_a_pattern(world: World
         path = folder / f"{name}.{format}"
         if format == "parquet":
             pq.write_table(pa.table({"n": pa.array([1, 2], pa.int32()), "word": ["w0", "w1"]}), path)
+        elif format == "avro":
+            records = [{"n": 1, "word": "w0"}, {"n": 2, "word": "w1"}]
+            path.write_bytes(avro_cases.write_file({"n": "int", "word": "string"}, records))
         else:
             path.write_text("1,w0\n2,w1\n" if format == "csv" else '{"n": 1, "word": "w0"}\n{"n": 2, "word": "w1"}\n')
     (key,) = world.ports.source.list_keys()

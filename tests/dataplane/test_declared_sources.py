@@ -1,5 +1,7 @@
 """Declarations of a source that are refused, because data would be lost without an error."""
 
+from typing import Any
+
 import pytest
 
 from rota import pipeline as declarations
@@ -40,6 +42,19 @@ def test_a_column_that_would_take_the_place_of_ours_is_refused(format: Format, s
         return
     with pytest.raises(ConfigError, match=rf"^Column {said} of files.* another name$"):
         files("/land", format=format, schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"options": {"mergeSchema": "true"}}, "Option mergeSchema of files.*: of Avro, there is only avroSchema"),
+        ({"new_columns": "add"}, "is for Parquet"),
+        ({"nanoseconds": "truncate"}, "or, of Parquet, 'truncate'"),
+    ],
+)
+def test_what_avro_does_not_have_is_refused(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        files("/land", format="avro", schema="n int", **more)
 
 
 @pytest.mark.parametrize(

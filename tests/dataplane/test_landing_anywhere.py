@@ -20,7 +20,7 @@ from tests.dataplane.world import World
 from tests.dataplane.written import read_numbers
 
 FOLDERS = ("k", "a b ü=%1")
-FORMATS = ("json", "csv", "parquet")
+FORMATS = ("json", "csv", "parquet", "avro")
 NAMES = (
     "plain", "a b", "100%", "%41", "%20", "ü", "u\u0308", "a+b", "a#b", "a?b", "a&b=c", "日本", "a'b", 'a"b', "a;b,c", "a@b",
     "~a$b!", "a:b", "[x]", "{y}", "a*b", "a\\b", "<a>|^`", "\u00a0n\u3000", "😀",

@@ -22,6 +22,7 @@ from rota.dataplane.files.listed import Listed
 from rota.dataplane.spark import parsing, plans
 from rota.errors import EnvironmentFailed
 from rota.run.consume import CommittedBatch
+from tests.dataplane import avro_cases
 from tests.dataplane.conftest import log
 from tests.dataplane.world import World
 
@@ -192,6 +193,9 @@ pipeline = Pipeline(source=source(format={format!r}), table=delta({{table!r}}), 
     for file in (0, 3):
         if format == "json":
             world.rows("a", str(file), 3, file)
+        elif format == "avro":
+            records = [{"n": n, "word": "w"} for n in range(file, file + 3)]
+            world.put(f"a/{file}.avro", avro_cases.write_file({"n": "int", "word": "string"}, records))
         else:
             rows = {"n": pa.array(range(file, file + 3), pa.int32()), "word": ["w"] * 3}
             pq.write_table(pa.table(rows), world.folder / f"land/a/{file}.parquet")
@@ -202,7 +206,7 @@ def run(world: World) -> int:
     return sum(e.rows for e in world.run("a") if isinstance(e, CommittedBatch))
 
 
-@pytest.mark.parametrize("format", ["json", "parquet"])
+@pytest.mark.parametrize("format", ["json", "parquet", "avro"])
 def test_a_transform_that_keeps_each_row_is_not_observed(
     world: World, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:
@@ -215,7 +219,7 @@ def test_a_transform_that_keeps_each_row_is_not_observed(
     assert len(asked) == (1 if format == "json" else 0)
 
 
-@pytest.mark.parametrize("format", ["json", "parquet"])
+@pytest.mark.parametrize("format", ["json", "parquet", "avro"])
 def test_a_plan_that_is_wrongly_said_to_keep_each_row_ends_in_the_error_of_counts(
     world: World, monkeypatch: pytest.MonkeyPatch, format: str
 ) -> None:

@@ -65,6 +65,7 @@ CASES = {
     "wrong ddl": Case("ITN", source="schema='n itn'"),
     "wrong format": Case("2 of 2 records of p:a are bad", content="n,word\n1,x\n", bad=2),
     "no parquet": Case("a/1.json", source="format='parquet'"),
+    "no avro": Case("a/1.json is no Avro: it does not begin with Obj and 1", source="format='avro'"),
     "undeclared column": Case(
         "the CSV header of a/1.csv has the undeclared column 'Filiale'",
         source="format='csv', options={'header': 'true'}",

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from rota.dataplane import names
-from rota.dataplane.files import fitting, headers, listing, owner, parquet_reading, text_lines, texts
+from rota.dataplane.files import avro_reading, fitting, headers, listing, owner, parquet_reading, text_lines, texts
 from rota.dataplane.files.after import Tidier
 from rota.dataplane.files.file_index import FileIndex, LandedFile, explain_without_copy
 from rota.dataplane.files.landing import NO_FILE, PORTION, LandedBytes, Landing, Refuse, Rested, count_files
@@ -98,6 +98,8 @@ class FilesSource:
     def observe(self, partitions: tuple[str, ...], query: Query = ENDS) -> Observation:
         """See `Source.observe`."""
         place, ignored = (self.landing.find_place(), self._list_ignored()) if query.inspect else ("", {})
+        if query.inspect and self.declared.format == "avro":
+            avro_reading.parse_reader(self.declared)
         assigned = self.index.given(partitions) if query.consumed.positions else {}
         lost = {p: self._explain_lost(assigned[p]) for p in query.consumed.find_beyond(assigned)}
         asked, young = tuple(p for p in partitions if p not in lost), list[float]()
@@ -234,11 +236,16 @@ class FilesSource:
         refuse = partial(self._refuse, files=files, ranges=ranges)
         try:
             refuse(lambda file, path: explain_unlisted(listed.place, path) or texts.explain_misnamed(file))
-            if self.declared.format != "parquet":
-                yield replace(self._read_text(spark, listed, landed, refuse), list_raw=self.list_raw)
-            else:  # the footers have a count, which reveals files that Spark misses
-                of = {file.path: (p, o, one) for (p, o, file), one in zip(placed, landed, strict=True)}
+            both = zip(placed, landed, strict=True)
+            if self.declared.format == "parquet":  # the footers have a count, which reveals files that Spark misses
+                of = {file.path: (p, o, one) for (p, o, file), one in both}
                 yield parquet_reading.read(spark, listed, self.declared, of, self.read_columns, refuse)
+            elif self.declared.format == "avro":
+                sized = {file.path: (p, o, file.size, one) for (p, o, file), one in both}
+                with avro_reading.read(spark, self.landing, self.declared, sized, refuse) as records:
+                    yield records
+            else:
+                yield replace(self._read_text(spark, listed, landed, refuse), list_raw=self.list_raw)
         finally:
             self.reading.clear()
 

@@ -6,7 +6,7 @@ promoted types, unions, enums. A value is good if fastavro decodes it, no byte i
 it. Columns and fields that are not declared are passed over, whatever their type is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import count
@@ -51,15 +51,31 @@ class Decoder(ColumnDecoder):
         stream = BytesIO(value)
         stream.seek(HEADER)
         try:
-            read: Any = self._read(stream, writer, reader, return_named_type=self._named)
-            found: dict[str, Any] = self._convert(read) if self._convert else read
-        except MemoryError:
-            raise
-        except Exception as error:  # fastavro raises any of Python's
-            raise Undecodable(f"schema id {id}: {type(error).__name__}: {error}".rstrip(": ")) from None
+            found = self._read_next(stream, writer, reader)
+        except Undecodable as error:
+            raise Undecodable(f"schema id {id}: {error}") from None
         if left := len(value) - stream.tell():
             raise Undecodable(f"schema id {id}: {left} bytes follow the record")
         return found
+
+    def read_all(self, data: bytes, count: int) -> Iterator[dict[str, Any]]:
+        """Yield the fields of so many records, which follow each other. Their writer has the id 0. Raises: Undecodable."""
+        writer, reader = self._writers.find(0, 0)
+        stream = BytesIO(data)
+        for _ in range(count):
+            yield self._read_next(stream, writer, reader)
+        if left := len(data) - stream.tell():
+            raise Undecodable(f"{left} bytes follow the last one of {count} records")
+
+    def _read_next(self, stream: BytesIO, writer: Any, reader: Any) -> dict[str, Any]:
+        try:
+            read: Any = self._read(stream, writer, reader, return_named_type=self._named)
+            found: dict[str, Any] = self._convert(read) if self._convert else read
+            return found
+        except MemoryError:
+            raise
+        except Exception as error:  # fastavro raises any of Python's
+            raise Undecodable(f"{type(error).__name__}: {error}".rstrip(": ")) from None
 
     def _resolve(self, id: int) -> tuple[Any, Any]:
         """Return the writer's schema, and the reader's unless both are the same."""

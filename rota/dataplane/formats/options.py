@@ -6,6 +6,7 @@ dropped.
 """
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from rota.errors import ConfigError
 from rota.record import CORRUPT
@@ -28,6 +29,14 @@ def check_options(given: Mapping[str, str], where: str) -> None:
     """Raise ConfigError if the user sets an option that rota sets itself."""
     if taken := sorted(o for o in given if o.lower() in OURS):
         raise ConfigError(f"Option {', '.join(taken)} of {where} is for rota to set. Leave it out")
+
+
+def check_library(format: str, module: str, package: str) -> None:
+    """Raise ConfigError if what reads the format is not installed."""
+    try:
+        import_module(module)
+    except ModuleNotFoundError:
+        raise ConfigError(f"Format {format} needs {package}. Type: pip install {package}") from None
 
 
 def make_options(format: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -75,7 +75,15 @@ class ColumnDecoder:
             except Undecodable:
                 bad[n] = True
             rows.append(row)
-        return [self._make_column(one, rows, bad) for one in self.kinds], bad
+        return self.make_columns(rows, bad), bad
+
+    def make_columns(self, rows: Sequence[Mapping[str, Any]], bad: list[bool]) -> list[pa.Array]:
+        """Return the columns of these rows. `bad` is set for a row with a value that its column does not hold."""
+        return [self._make_column(one, rows, bad) for one in self.kinds]
+
+    def explain_row(self, row: Mapping[str, Any]) -> str:
+        """Return which column does not hold its value in a row; empty if each does."""
+        return next(filter(None, (self._explain_cell(one, row.get(one.name)) for one in self.kinds)), "")
 
     def _make_column(self, column: pa.Field, rows: Sequence[Mapping[str, Any]], bad: list[bool]) -> pa.Array:
         """Return a column. A value that it does not hold is null, and its record is bad."""
@@ -104,8 +112,8 @@ class ColumnDecoder:
             row = self.read(value)
         except Undecodable as error:
             return str(error)
-        reasons = (self._explain_cell(one, row.get(one.name)) for one in self.kinds)
-        return next((f"schema id {read_id(value)}: {why}" for why in reasons if why), "")
+        why = self.explain_row(row)
+        return why and f"schema id {read_id(value)}: {why}"
 
 
 def make_decoder(

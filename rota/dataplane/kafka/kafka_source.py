@@ -43,7 +43,6 @@ UNKNOWN = 1 << 62  # the assigned end of a partition that cannot be read now: it
 ABSENT = TopicMetadata("", (), frozenset())
 ANOTHER = "Give the pipeline another name and table; or restore the lost records"
 LARGE = 1 << 20  # bytes of the largest record that a broker takes by default
-SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,8 +356,7 @@ class KafkaSource:
 
         cloudpickle.register_pickle_by_value(reading)
         declared, numbered = self.declared, {self.number(p): span for p, span in ranges.items()}
-        found = SPLITS.search(plans.explain(spark.range(1)))
-        shares = reading.cut(numbered, int(found[1]) if found else 1)
+        shares = reading.cut(numbered, plans.count_slots(spark))
         ids, client = {self.number(p): p for p in ranges}, {"group.id": self.group, **self.topic.client}
         absent = declared.tombstones != "skip"
         read = reading.make_reader(self.topic.name, client, shares, ids, declared.beside, absent)

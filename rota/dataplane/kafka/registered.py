@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
 from rota.dataplane.columns import quote_name
 from rota.dataplane.formats import avro, avro_schemas, json_schemas, protobuf, registered_columns, values
+from rota.dataplane.formats.options import check_library
 from rota.dataplane.formats.registered_columns import HEADER, Batches, ColumnDecoder, Mismatch, make_decoder, read_id
 from rota.dataplane.kafka import reading, schema_registry
 from rota.dataplane.kafka.declaration import Kafka
@@ -48,11 +48,7 @@ class RegisteredValues:
     @classmethod
     def of(cls, declared: Kafka) -> Self:
         """Return how to read the values of a topic. Raises: ConfigError."""
-        module, package = cls.library
-        try:
-            import_module(module)
-        except ModuleNotFoundError:
-            raise ConfigError(f"Format {declared.format} needs {package}. Type: pip install {package}") from None
+        check_library(declared.format, *cls.library)
         registry = SchemaRegistry(expand(declared.registry), declared.read_registry_client())
         return cls(declared, registry, expand(declared.options.get("subject", f"{declared.topic}-value")))
 

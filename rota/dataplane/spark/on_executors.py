@@ -89,7 +89,7 @@ def make_writer(
     """
 
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
-        with _as_environment():
+        with as_environment():
             files = open_files()
         opened: dict[str | None, _File] = {}  # in the order of the last write
         held: dict[str | None, list[pa.RecordBatch]] = {}
@@ -244,7 +244,7 @@ def _spread(ends: pa.Array, code: str, values: Iterable[int]) -> pa.Array:
 
 
 @contextmanager
-def _as_environment() -> Iterator[None]:
+def as_environment() -> Iterator[None]:
     """Raise an error of the store as that of a disk that fails: neither the data nor the transform is at fault.
 
     Arrow reports some errors of Azure as an unknown error, which has no class of its own; its errors of data have one.
@@ -271,7 +271,7 @@ class _File:
     ) -> None:
         """`kept`: the arguments of Arrow's writer that choose dictionaries."""
         self._path, self._of = f"{folder}/{uuid.uuid4().hex}.parquet", of
-        with _as_environment():
+        with as_environment():
             if isinstance(files, fs.LocalFileSystem):  # a bucket has no folders
                 files.create_dir(folder, recursive=True)
             # As Spark's own writer does it: no schema of Arrow's, and a decimal is an integer where it fits into one.
@@ -280,12 +280,12 @@ class _File:
 
     def write(self, rows: pa.Table) -> None:
         """Write a row group."""
-        with _as_environment():
+        with as_environment():
             self._writer.write(rows, len(rows))
 
     def close(self) -> pa.RecordBatch:
         """Publish the file, and return its report."""
-        with _as_environment():
+        with as_environment():
             footer, size = self._writer.close()
         kept = io.BytesIO()
         footer.write_metadata_file(kept)

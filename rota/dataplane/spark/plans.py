@@ -21,7 +21,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 ANALYZED, OPTIMIZED, PHYSICAL = (
     f"== {name} Plan ==\n" for name in ("Analyzed Logical", "Optimized Logical", "Physical")
@@ -35,7 +35,9 @@ TO_THE_END = re.compile(
 ROW_BY_ROW = re.compile(
     r"[\s:+-]*(Relation|CollectMetrics|Project|Filter|SubqueryAlias) "
 )  # steps that output a row before they read the next
-MADE = re.compile(r"MapInArrow read_topic\(.*\n[\s:+-]*Range .*")  # a source's own function, which reads the records
+# A source's own function, which reads the records.
+MADE = re.compile(r"MapInArrow read_(?:topic|avro)\(.*\n[\s:+-]*Range .*")
+SPLITS = re.compile(r"Range \(.*splits=(?:Some\()?(\d+)")
 PYTHON = re.compile(r"Python|Pandas|Arrow")
 
 
@@ -47,6 +49,12 @@ def explain(result: "DataFrame") -> str:
         return str(explained(mode="extended"))
     queries: Any = result  # of a session of this process
     return str(queries._sc._jvm.PythonSQLUtils.explainString(queries._jdf.queryExecution(), "extended"))
+
+
+def count_slots(spark: "SparkSession") -> int:
+    """Return the number of tasks into which Spark divides a range; 1 if the plan does not show it."""
+    found = SPLITS.search(explain(spark.range(1)))
+    return int(found[1]) if found else 1
 
 
 def read_steps(plan: str) -> list[str]:

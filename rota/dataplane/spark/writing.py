@@ -36,7 +36,7 @@ from rota.deltalog import parquet
 from rota.errors import BadTransform, EnvironmentFailed
 from rota.ledger.values import DataFile, Ranges
 from rota.record import OFFSET, PARTITION
-from rota.stores import describe_to_executors, hide_credentials, is_url, join, open_executors_files
+from rota.stores import describe_to_executors, hide_credentials, join, name_inside, open_executors_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -134,7 +134,7 @@ def _make_writer(
     for module in (on_executors, names, stores, parquet):
         cloudpickle.register_pickle_by_value(module)
     return on_executors.make_writer(
-        _name_inside(join(table, folder)),
+        name_inside(join(table, folder)),
         partial(open_executors_files, describe_to_executors(table)),
         {footers.SPARK.decode(): kind.json(), **footers.CALENDAR},  # as Spark's own writer has it
         kind.names,
@@ -240,11 +240,6 @@ def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
 
 
-def _name_inside(location: str) -> str:
-    """Return the path of the location in its store, as Arrow expects it."""
-    return location.partition("://")[2] if is_url(location) else location
-
-
 def _describe(said: Mapping[str, Any], table: str) -> DataFile:
-    path = said["path"].removeprefix(_name_inside(join(table, "")))
+    path = said["path"].removeprefix(name_inside(join(table, "")))
     return footers.describe_file(path, pq.read_metadata(io.BytesIO(said["footer"])), said["size"], said["modified"])
