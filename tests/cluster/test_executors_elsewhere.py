@@ -14,6 +14,7 @@ from rota.errors import EnvironmentFailed
 from rota.run.consume import CommittedBatch
 from tests.cluster.conftest import Place
 from tests.dataplane.conftest import NO_DAMAGE, damage, log
+from tests.dataplane.landing_folders import encode
 from tests.dataplane.world import World
 from tests.waiting import wait_until
 
@@ -77,6 +78,16 @@ def test_a_pipeline_and_its_helpers_travel_to_executors_without_them(world: Worl
         first, late, seen, rest = str(row["said"]).split(" ", 3)
         assert (int(first), int(late), seen) == (3 * int(str(row["n"])),) * 2 + ("[]",)
         assert str(place.cluster.folder) in rest
+
+
+def test_what_decodes_avro_travels_to_executors_without_rota(world: World) -> None:
+    world.write("pipeline = Pipeline(source=source(format='avro', schema='n int'), table=delta({table!r}))\n")
+    for n in range(2):
+        world.put(f"a/{n}.avro", encode("avro", range(20)))
+    world.give("a")
+    (event,) = world.run("a")
+    assert isinstance(event, CommittedBatch)
+    assert damage(world.table / "main", {"p:a": {0: 20, 1: 20}}) == NO_DAMAGE
 
 
 def test_without_what_sends_them_a_helper_is_missed(

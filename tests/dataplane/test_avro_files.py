@@ -89,7 +89,6 @@ def make_unreadable() -> dict[str, tuple[bytes, str]]:
     change = "Change the schema of files(...), or give a reader's schema: options={'avroSchema': ...}. Then: rota retry"
     return {
         "half": (good[:-20], "ends within a block, at byte "),
-        "bare": (write_file({"type": "int"}, [1]), "has values of type int, and no records. Land records. Then"),
         "lacking": (
             write_file({"n": "int", "words": "string"}, [{"n": 1, "words": "w"}]),
             f"has another schema than files(...): word is not in it. It has: n int, words string. {change}",
@@ -133,11 +132,7 @@ def test_a_readers_schema_gives_defaults_new_names_and_wider_types(world: World)
         ({"number": "long", "word": "string", "kind": new}, {"number": 2**40, "word": "w", "kind": "c"}),
     ]):  # fmt: skip
         world.put(f"a/{name}.avro", write_file(schema, [record]))
-    world.put("b/0.avro", write_file({"number": "string"}, [{"number": "x"}]))
-    found = consume(world, "a", "b")
-    assert found.keys() == {"b"}
-    assert "b/0.avro does not decode behind record 0" in found["b"]
-    assert "SchemaResolutionError" in found["b"]
+    assert not consume(world, "a")
     rows = [(row["_offset"], row["number"], row["word"], row["kind"]) for row in log(world.table / "main").rows()]
     assert sorted(rows) == [(0, 1, None, "a"), (1, 2**40, "w", "b")]
 
@@ -194,13 +189,3 @@ def test_a_task_that_returns_fewer_records_than_the_blocks_state_commits_nothing
         patch.setattr(avro_reading, "explain_misfit", lambda *_: "")
         assert not consume(world, "a")
     assert len(log(world.table / "main").rows()) == 8
-
-
-def test_files_are_divided_among_the_tasks_by_size_and_in_order(world: World) -> None:
-    declare(world, "n int")
-    for key in "ab":
-        for n in range(5):
-            world.put(f"{key}/{n}.avro", write_file({"n": "int"}, [{"n": n}] * (40 * n)))
-    assert not consume(world, "a", "b")
-    expected = {o: 40 * o for o in range(5)}
-    assert damage(world.table / "main", {"p:a": expected, "p:b": expected}) == NO_DAMAGE

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 
 from rota.dataplane.files import avro_container
 from rota.dataplane.files.avro_container import UNPACK, Share, Source, UnreadableAvroError
+from rota.dataplane.files.avro_reading import CHANGE, explain_misfit, parse_reader
 from rota.dataplane.formats.avro import Decoder
+from rota.errors import ConfigError
+from rota.pipeline import files
 from tests.dataplane import avro_cases as cases
 from tests.dataplane.avro_cases import Record, pack, write_file
 
@@ -140,6 +144,37 @@ def test_a_value_that_its_column_does_not_hold_is_refused_with_its_record() -> N
     assert explain(data, kinds=pa.schema([("n", pa.decimal128(4, 2))])).startswith(
         "has a value in record 2 that the column does not hold: n: "
     )
+
+
+def name_fields(**fields: Any) -> str:
+    return json.dumps(
+        {"type": "record", "name": "Order", "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (name_fields(n="int", more="string"), ""),
+        (name_fields(n="int").replace("type", "tipe"), "has a schema that is none ("),
+        ('"int"', "has values of type int, and no records. Land records"),
+        (
+            name_fields(n="long"),
+            f"has another schema than files(...): n is of another type in it. Declare bigint. {CHANGE}",
+        ),
+        (name_fields(N="int"), f"has another schema than files(...): n is not in it. It has: N int. {CHANGE}"),
+    ],
+)
+def test_a_schema_that_the_columns_do_not_hold_is_refused_with_what_to_declare(schema: str, said: str) -> None:
+    found = explain_misfit(schema, NUMBERS, None)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)
+
+
+def test_without_fastavro_a_check_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(ConfigError, match=r"^Format avro needs fastavro\. Type: pip install fastavro$"):
+        parse_reader(files("/land", format="avro", schema="n int"))
 
 
 # --- each guard, and the damage without it
