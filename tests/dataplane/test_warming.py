@@ -2,13 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rota.dataplane.spark import session, writing
+from rota.dataplane.spark import session
 from rota.dataplane.spark.spark_server import AGAIN, SparkServer, SparkSettings
-from rota.dataplane.spark.warming import ROWS, TASKS, rehearse, warm
+from rota.dataplane.spark.warming import warm
 from tests.processes import list_below
 from tests.waiting import wait_until
 
@@ -20,29 +19,6 @@ def test_it_reads_and_writes_and_leaves_no_file(endpoint: str, tmp_path: Path, m
     warm(spark, local=False)
     spark.stop()
     assert not list(tmp_path.glob("rota-warm-*"))
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_rehearsal_leaves_no_file_and_its_failure_stops_no_run(
-    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
-) -> None:
-    written: list[int] = []
-    real = writing.write
-
-    def write(*given: Any) -> Any:
-        files = real(*given)
-        written.append(sum(one.rows for one in files))
-        if fails:
-            raise OSError("No space left on device")
-        return files
-
-    monkeypatch.setattr(writing, "write", write)
-    spark = session.fit_session(session.open_session(endpoint))
-    rehearse(spark, str(tmp_path / "main"), "run-1")
-    spark.stop()
-    assert written == [TASKS * ROWS]
-    assert not list(tmp_path.rglob("*.parquet"))
-    assert ("rehearsal=failed reason=No space left on device" in caplog.text) is fails
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -1,22 +1,30 @@
 """The job port on Spark: a session for the run, and the search for what fails."""
 
+import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from rota.dataplane.ports import FailedPartition, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Replays, WrittenFiles
+from rota.dataplane.spark import writing
 from rota.dataplane.spark.bisection import Bisection
-from rota.dataplane.spark.session import join_session
+from rota.dataplane.spark.deadline import limit
+from rota.dataplane.spark.session import join_session, take_first_line
 from rota.dataplane.spark.spark_source import SparkSource
-from rota.dataplane.spark.warming import rehearse
+from rota.dataplane.spark.warming import TASKS, read_messages
 from rota.ledger.values import Ranges
 from rota.pipeline import Pipeline
 from rota.stores import join
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rota.dataplane.spark.session import Connect
+
+log = logging.getLogger(__name__)
+REHEARSAL = 10.0  # seconds of a rehearsal at most: the worker's partitions wait for it at most 20 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +50,38 @@ class SparkJob:
         longest range. Without jobs, a rehearsal makes the first batch as fast as later ones."""
         spark = join_session(self.connect, endpoint, self.pipeline.module)
         if not jobs:
-            rehearse(spark, join(self.location, "main"), f"{run_id}-{uuid.uuid4().hex[:12]}")
+            self._rehearse(spark, run_id)
         deadline = self.pipeline.deadline * (max(map(self._count_batches, jobs), default=1) if whole else 1)
         search = Bisection(
             self.pipeline, self.source, self.location, spark, schema, run_id, deadline, shorten=not whole
         )
         yield from search.run(*jobs, still=recheck)
+
+    def _rehearse(self, spark: "SparkSession", run_id: str) -> None:
+        """Write data that were consumed before as an attempt of the run, and remove its files.
+
+        The first job of a session takes 1.5 s longer than the next ones. After a rehearsal it does not. A failure is
+        logged: a run that has something to do reports its own.
+        """
+        attempt, main = f"{run_id}-{uuid.uuid4().hex[:12]}", join(self.location, "main")
+        search = Bisection(self.pipeline, self.source, self.location, spark, None)
+        try:
+            with limit(spark, REHEARSAL):
+                if ranges := self._find_newest():
+                    search.write_together(ranges, attempt)
+                else:
+                    writing.write(read_messages(spark), main, f"data/{attempt}")
+        except Exception as error:  # of the source, of Spark, of the transform, or of the store
+            log.warning("rehearsal=failed reason=%s", take_first_line(error))
+        finally:
+            search.remove(attempt)
+
+    def _find_newest(self) -> Ranges:
+        """Return the newest offset of the first partitions, one for each task of Spark; empty if there is none that can be
+        read again."""
+        keys = self.source.list_keys()[:TASKS] if isinstance(self.source, Replays) else ()
+        seen = self.source.observe(tuple(map(self.pipeline.partition, keys)))
+        return {p: (end - 1, end) for p, end in seen.assigned.items() if end > 0}
 
     def _count_batches(self, ranges: Ranges) -> int:
         """Return how many batches a run would need for the longest range, if all were as long as the first."""

@@ -5,7 +5,6 @@ kinds of code and starts the same Python processes. It needs no pipeline, and le
 """
 
 import json
-import logging
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -16,14 +15,11 @@ import pyarrow as pa
 
 from rota.dataplane.formats import values
 from rota.dataplane.spark import parsing, plans, writing
-from rota.dataplane.spark.session import take_first_line
 from rota.record import OFFSET, PARTITION
-from rota.stores import delete_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-log = logging.getLogger(__name__)
 SCHEMA = "n long, name string, at timestamp, price double"
 RECORD = {"n": 1, "name": "w", "at": "2024-01-01T00:00:00Z", "price": 1.5}
 TASKS, ROWS = 2, 1_000  # tasks of a job, each with a Python process of its own, and the records of each task
@@ -38,7 +34,7 @@ def warm(spark: "SparkSession", local: bool) -> None:
 
     Raises: the errors of Spark and of its Python.
     """
-    messages = _read_messages(spark)
+    messages = read_messages(spark)
     if not local:
         messages.collect()
         return
@@ -52,22 +48,7 @@ def warm(spark: "SparkSession", local: bool) -> None:
         _write(landed.selectExpr("*", f"0L AS {OFFSET}"), folder, "files")
 
 
-def rehearse(spark: "SparkSession", table: str, attempt: str) -> None:
-    """Write a few records below a table as an attempt of a run, and remove them.
-
-    The first batch of a session takes 1.5 s longer than the next ones. After a rehearsal it does not. A failure is logged: a
-    run that has something to do reports its own.
-    """
-    folder = f"data/{attempt}"
-    try:
-        writing.write(_read_messages(spark), table, folder)
-    except Exception as error:  # of Spark, of its Python, or of the store
-        log.warning("rehearsal=failed reason=%s", take_first_line(error))
-    finally:
-        delete_folder(table, folder)
-
-
-def _read_messages(spark: "SparkSession") -> "DataFrame":
+def read_messages(spark: "SparkSession") -> "DataFrame":
     """Return records as a Kafka source has them: Python gives the values, and Spark parses them."""
     from pyspark import cloudpickle
 

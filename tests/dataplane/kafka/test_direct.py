@@ -141,3 +141,13 @@ def test_rows_that_are_lost_in_a_task_are_not_committed(
         monkeypatch.setattr(parsing, "require_same", lambda *_: None)
         assert commit(world, "0")["p:0"].rows == 4
     assert calls.jobs
+
+
+def test_a_rehearsal_reads_the_newest_records_in_the_same_way(worlds: Worlds, calls: Calls) -> None:
+    world = worlds.make()
+    worlds.broker.produce(worlds.topic, 0, number(5))
+    world.give("0")
+    assert commit(world, "0")["p:0"].rows == 5
+    assert not list(world.ports.job.run((), endpoint=world.endpoint, run_id="run-1", schema=None))
+    assert calls.jobs == 2
+    assert len(list((world.table / "main" / "data").iterdir())) == 1
