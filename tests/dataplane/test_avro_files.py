@@ -59,8 +59,12 @@ def test_spark_returns_each_value_that_fastavro_reads(
     assert found.cast(pa.schema(list(kind.column))).to_pylist() == expected
 
 
-def test_files_of_each_codec_and_of_several_schemas_are_in_the_table(landed: World) -> None:
-    """Each file is read by its own schema: fields in any order, a narrower type, and fields that are not declared."""
+def test_files_of_each_codec_and_of_several_schemas_are_in_the_table(
+    landed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each file is read by its own schema: fields in any order, a narrower type, and fields that are not declared. Several
+    tasks read a file."""
+    monkeypatch.setattr(avro_reading, "PIECE", 300)
     declare(landed, "id bigint, at timestamp, tags map<string, string>, of struct<member0 string, member1 int>")
     at, tags = logical("long", "timestamp-millis"), {"type": "map", "values": ["null", "string"]}
     schemas = [

@@ -16,6 +16,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedReader
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ MAGIC = b"Obj\x01"
 MARKER = 16  # bytes of a sync marker
 LONGEST = 10  # bytes of a number
 ROWS, ROOM = 8192, 16 << 20  # records, and bytes of records, from which on a batch is passed on
-BUFFER = 4 << 20  # bytes that a task requests of a bucket at once
+BUFFER = 1 << 20  # bytes that a task requests of a bucket at once
 AGAIN = "Write the file again"
 CODECS = "null, deflate, snappy, zstandard, bzip2 or xz"
 Batches = Iterable[pa.RecordBatch]
@@ -63,6 +64,13 @@ class Source:
                 raise OSError(f"a file of {self._size} bytes has only {self.at + len(found)} bytes here")
         self.at += number
         return found
+
+    def skip_to(self, at: int) -> None:
+        """Continue at this place, if it is further ahead."""
+        if at > self.at:
+            self.at = at
+            with as_environment():
+                self._stream.seek(at)
 
     def take_number(self) -> int:
         """Return the next number, in Avro's zigzag encoding."""
@@ -110,12 +118,12 @@ def read_header(source: Source) -> Header:
     return Header(schema, codec, source.take(MARKER))
 
 
-def take_blocks(source: Source, marker: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Take the blocks behind the header: yield the place of each, the number of its records, and their packed bytes.
+def take_blocks(source: Source, marker: bytes, end: int) -> Iterator[tuple[int, int, bytes]]:
+    """Take the blocks up to the byte `end`: yield the place of each, the number of its records, and their packed bytes.
 
     Raises: UnreadableAvroError, OSError.
     """
-    while source.left:
+    while source.at < end:
         at = source.at
         records = source.take_number()
         if records < 0:
@@ -187,13 +195,25 @@ def unpack(codec: str, data: bytes, at: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A file that a task reads: its path in the store, its name for messages, its size, and where its records belong."""
+    """Blocks of a file that a task reads.
+
+    Attributes:
+        path: of the file in the store.
+        name: of the file, for messages.
+        size: of the file.
+        partition, offset: where its records belong.
+        start, end: the place of the first block, and the one behind the last. 0 is the first block of the file.
+        before: the number of records in the blocks before `start`.
+    """
 
     path: str
     name: str
     size: int
     partition: str
     offset: int
+    start: int
+    end: int
+    before: int = 0
 
 
 def make_reader(
@@ -216,13 +236,14 @@ def make_reader(
             for n in batch.column(0).to_pylist():
                 for share in shares[n]:
                     with as_environment():
-                        stream = files.open_input_stream(share.path, compression=None, buffer_size=BUFFER)
+                        opened: Any = files.open_input_file(share.path)
                     try:
-                        yield from read_records(Source(stream, share.size), share, kinds, reader, decoders)
+                        source = Source(BufferedReader(opened, BUFFER), share.size)
+                        yield from read_records(source, share, kinds, reader, decoders)
                     except UnreadableAvroError as error:
                         raise UnreadableAvroError(f"{share.name} {error}") from None
                     finally:
-                        stream.close()
+                        opened.close()
 
     return read_avro
 
@@ -230,7 +251,7 @@ def make_reader(
 def read_records(
     source: Source, share: Share, kinds: pa.Schema, reader: Any, decoders: dict[str, Decoder]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file, with partition and offset. `decoders` keeps one for each writer's schema.
+    """Yield the records of a share, with partition and offset. `decoders` keeps one for each writer's schema.
 
     Raises: UnreadableAvroError, OSError.
     """
@@ -240,8 +261,9 @@ def read_records(
         decoders[header.schema] = Decoder(kinds, reader or writer, lambda _: writer)
     decoder = decoders[header.schema]
     rows: list[dict[str, Any]] = []
-    size = done = 0
-    for at, records, packed in take_blocks(source, header.marker):
+    size, done = 0, share.before
+    source.skip_to(share.start)
+    for at, records, packed in take_blocks(source, header.marker, share.end):
         data = unpack(header.codec, packed, at)
         size += len(data)
         try:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -47,16 +47,19 @@ TRAVEL = (
 )  # modules that tasks get as code
 UNREADABLE = re.compile(r"UnreadableAvroError: (.*)")
 READER = "avroSchema"  # the option with the reader's schema
+PIECE = 64 << 20  # bytes of a file that one task reads at least
 AT_ONCE = 16  # files that are counted at a time
 CHANGE = f"Change the schema of files(...), or give a reader's schema: options={{{READER!r}: ...}}"
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a file has: its records, and its schema as JSON. `broken`: why it cannot be read."""
+    """What a file has: its records, and its schema as JSON. `cuts`: the places between blocks at which it is divided, each
+    with the number of records before it. `broken`: why it cannot be read."""
 
     records: int
     schema: str
+    cuts: tuple[tuple[int, int], ...] = ()
     broken: str = ""
 
 
@@ -83,10 +86,14 @@ def count_records(file: LandedBytes, size: int) -> Counted | None:
         with file.open("rb") as raw:
             source = Source(raw, size)
             header = avro_container.read_header(source)
-            records = sum(records for _, records, _ in avro_container.take_blocks(source, header.marker))
-            return Counted(records, header.schema)
+            cuts, before = [(0, 0)], 0
+            for at, records, _ in avro_container.take_blocks(source, header.marker, size):
+                if at - cuts[-1][0] > PIECE:
+                    cuts.append((at, before))
+                before += records
+            return Counted(before, header.schema, tuple(cuts))
     except UnreadableAvroError as error:
-        return Counted(0, "", str(error))
+        return Counted(0, "", broken=str(error))
     except OSError:
         return None
 
@@ -138,13 +145,12 @@ def read(
     for module in TRAVEL:
         cloudpickle.register_pickle_by_value(module)
     hide_credentials()
-    shares = _divide(
-        [
-            Share(name_inside(join(landing.place, path)), path, size, partition, offset)
-            for path, (partition, offset, size, _) in landed.items()
-        ],
-        plans.count_slots(spark),
-    )
+    whole = [
+        Share(name_inside(join(landing.place, path)), path, size, partition, offset, 0, size)
+        for path, (partition, offset, size, _) in landed.items()
+    ]
+    pieces = [piece for one in whole for piece in _cut(one, counted[one.name])]
+    shares = _divide(pieces, plans.count_slots(spark))
     open_files = partial(open_executors_files, describe_to_executors(landing.place))
     read_avro = avro_container.make_reader(open_files, shares, kinds, reader)
     frame = spark.range(0, len(shares), 1, len(shares)).mapInArrow(read_avro, kind)
@@ -157,11 +163,17 @@ def read(
         raise
 
 
-def _divide(files: Sequence[Share], tasks: int) -> list[list[Share]]:
-    """Return the files, in their order, as at most `tasks` parts of about the same size."""
-    total = sum(one.size for one in files)
-    ends = accumulate(one.size for one in files)
+def _cut(whole: Share, counted: Counted | None) -> Iterator[Share]:
+    """Yield the pieces of a file; all of it if it could not be counted."""
+    cuts = counted.cuts if counted else ((0, 0),)
+    ends = [*(at for at, _ in cuts[1:]), whole.end]
+    yield from (replace(whole, start=at, before=n, end=end) for (at, n), end in zip(cuts, ends, strict=True))
+
+
+def _divide(pieces: Sequence[Share], tasks: int) -> list[list[Share]]:
+    """Return the pieces, in their order, as at most `tasks` parts of about the same size."""
+    ends = list(accumulate(one.end - one.start for one in pieces))
     parts: list[list[Share]] = [[] for _ in range(tasks)]
-    for one, end in zip(files, ends, strict=True):
-        parts[min(tasks - 1, (end - one.size) * tasks // max(1, total))].append(one)
+    for one, end in zip(pieces, ends, strict=True):
+        parts[min(tasks - 1, (end - (one.end - one.start)) * tasks // max(1, ends[-1]))].append(one)
     return [part for part in parts if part]

@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -12,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.dataplane.files import avro_container
+from rota.dataplane.files import avro_container, avro_reading
 from rota.dataplane.files.avro_container import UNPACK, Share, Source, UnreadableAvroError
-from rota.dataplane.files.avro_reading import CHANGE, explain_misfit, parse_reader
+from rota.dataplane.files.avro_reading import CHANGE, count_records, explain_misfit, parse_reader
 from rota.dataplane.formats.avro import Decoder
 from rota.errors import ConfigError
 from rota.pipeline import files
@@ -27,7 +28,11 @@ COUNT = 40
 
 def read(data: bytes, kinds: pa.Schema = NUMBERS, size: int | None = None) -> list[dict[str, Any]]:
     """The records of a file that the index knows with this size."""
-    share = Share("a/0.avro", "a/0.avro", len(data) if size is None else size, "p:a", 7)
+    size = len(data) if size is None else size
+    return read_share(data, Share("a/0.avro", "a/0.avro", size, "p:a", 7, 0, size), kinds)
+
+
+def read_share(data: bytes, share: Share, kinds: pa.Schema) -> list[dict[str, Any]]:
     batches = avro_container.read_records(Source(io.BytesIO(data), share.size), share, kinds, None, {})
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert {(row.pop("_partition"), row.pop("_offset")) for row in rows} <= {("p:a", 7)}
@@ -144,6 +149,30 @@ def test_a_value_that_its_column_does_not_hold_is_refused_with_its_record() -> N
     assert explain(data, kinds=pa.schema([("n", pa.decimal128(4, 2))])).startswith(
         "has a value in record 2 that the column does not hold: n: "
     )
+
+
+def test_pieces_of_a_file_have_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each between two blocks, and a reason names the record by its place in the file."""
+    monkeypatch.setattr(avro_reading, "PIECE", 40)
+    (tmp_path / "0.avro").write_bytes(WHOLE)
+    counted = count_records(tmp_path / "0.avro", len(WHOLE))
+    assert counted is not None
+    assert (counted.records, [before for _, before in counted.cuts]) == (
+        COUNT,
+        [0, 0, 10, 20, 30],
+    )  # the first piece is the header
+    ends = [*(at for at, _ in counted.cuts[1:]), len(WHOLE)]
+    shares = [
+        Share("", "", len(WHOLE), "p:a", 7, start, end, before)
+        for (start, before), end in zip(counted.cuts, ends, strict=True)
+    ]
+    assert [row for one in shares for row in read_share(WHOLE, one, NUMBERS)] == read(WHOLE)
+    hurt = bytearray(WHOLE)
+    hurt[shares[3].start] += 2
+    with pytest.raises(
+        UnreadableAvroError, match=f"behind record 30, in the block at byte {shares[3].start}: EOFError"
+    ):
+        read_share(bytes(hurt), shares[3], NUMBERS)
 
 
 def name_fields(**fields: Any) -> str:
