@@ -21,6 +21,7 @@ MAX_LINE = 300  # characters of a line of a log that are quoted
 MARK = ".rota-state"  # a folder with this file may be emptied; the file is locked while a stack runs in the folder
 STATE = ".rota"  # the state folder of `rota up`, unless --state names another
 AWS = "AWS_"  # the prefix of variables about a bucket
+BROUGHT = Path(__file__).parent / "project"  # links to the root's folders; in a wheel, their files
 RUNNING = "running.json"  # the variables of the stack that runs in the folder
 
 
@@ -158,9 +159,17 @@ def join_running(environ: MutableMapping[str, str], start: Path) -> None:
         environ.setdefault(name, value)
 
 
-def find_checkout() -> Path:
-    """Return the nearest folder upwards with a workspace.yaml, else the one with this package. Raises ConfigError."""
+def find_project() -> Path:
+    """Return the folder of workspace.yaml, `dagster_project/` and `pipelines/`: the nearest one upwards from the current
+    folder, else that of the package's checkout, else the one that the package brings."""
     for folder in (Path.cwd(), *Path.cwd().parents, Path(__file__).parents[2]):
         if (folder / "workspace.yaml").is_file() and (folder / "dagster_project").is_dir():
             return folder
-    raise ConfigError("No workspace.yaml with dagster_project/ here or above. Run this from a checkout of rota")
+    return BROUGHT
+
+
+def find_pipelines(project: Path) -> Path:
+    """Return the default folder of pipeline files: that of the project, but outside a checkout `pipelines/` of the current
+    folder, if there is one."""
+    here = Path("pipelines")
+    return here.resolve() if project == BROUGHT and here.is_dir() else project / "pipelines"

@@ -22,7 +22,7 @@ from rota.local import dagster_services
 from rota.local.bucket import BucketServer, serve_buckets
 from rota.local.child import Child
 from rota.local.cluster import SMALL, SparkCluster
-from rota.local.folder import StateFolder, find_checkout
+from rota.local.folder import StateFolder, find_pipelines, find_project
 from rota.local.kafka_broker import KafkaBroker
 from rota.local.page import DagsterPage
 from rota.local.storage import Storage, store_in_bucket, store_on_disk
@@ -76,13 +76,13 @@ class Stack(AbstractContextManager["Stack"]):
 
     def __init__(self, state: StateFolder, env: Mapping[str, str] = os.environ) -> None:
         self.state = state.make()
-        self.root = find_checkout()
+        self.root = find_project()
         self.children: dict[str, Child] = {}
         self.env = {
             **dagster_services.SETTINGS,
             **env,
             "DAGSTER_HOME": str(state.dagster.resolve()),
-            "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(self.root / "pipelines")),
+            "ROTA_PIPELINES": env.get("ROTA_PIPELINES", str(find_pipelines(self.root))),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(self.root), env.get("PYTHONPATH", "")])),
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "",  # each run is a process, and reuses the compiled files of earlier ones

@@ -10,7 +10,10 @@ from pathlib import Path
 from tests.waiting import LONG
 
 ROOT = Path(__file__).parents[2]
-BUILT = ("rota", "assets", "sensors", "resources", "pyproject.toml", "README.md", "LICENSE")  # what a wheel is made of
+BUILT = (  # what a wheel is made of
+    *("rota", "assets", "sensors", "resources", "dagster_project", "pipelines"),
+    *("workspace.yaml", "pyproject.toml", "README.md", "LICENSE"),
+)
 THEIRS = {
     "assets/__init__.py": "",
     "assets/orders.py": """

@@ -1,11 +1,14 @@
 """What is installed and what is shown: the wheel holds one package, the root is the user's own card."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+
+import pytest
 
 from tests.face.scratch import OF_DG, plain_environment, write_project
 from tests.waiting import LONG
@@ -25,6 +28,43 @@ def test_the_wheel_holds_rota_only_and_the_cards_folders_in_it(wheel: Path) -> N
     for folder in ("assets", "sensors", "resources"):
         mine = {f"rota/dagster/{folder}/{path.name}" for path in (ROOT / folder).glob("*.py")}
         assert mine == {name for name in names if name.startswith(f"rota/dagster/{folder}/")}
+
+
+PROJECT = ("workspace.yaml", "dagster_project", "pipelines")  # what `rota up` and `rota demo` run
+
+
+def test_a_stack_outside_a_checkout_runs_the_project_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """Its files are those of the root, Dagster loads them, and pipeline files of the current folder come first."""
+    brought = installed / "rota" / "local" / "project"
+    tracked = subprocess.run(["git", "ls-files", *PROJECT], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in tracked.splitlines():
+        assert (brought / name).read_bytes() == (ROOT / name).read_bytes()
+    environ = plain_environment(installed, tmp_path)
+    ask = "from rota.local.folder import *; print(find_project(), find_pipelines(find_project()))"
+
+    def find() -> list[str]:
+        command = [sys.executable, "-c", ask]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, check=True, capture_output=True, text=True, timeout=LONG
+        ).stdout.split()
+
+    assert find() == [str(brought), str(brought / "pipelines")]
+    (tmp_path / "pipelines").mkdir()
+    assert find() == [str(brought), str(tmp_path / "pipelines")]
+    words = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(brought / "workspace.yaml")]
+    done = subprocess.run(words, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.release
+def test_the_demo_runs_outside_a_checkout(installed: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rota", "demo", "--json"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=plain_environment(installed, tmp_path), capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["rows_read"] == figures["rows_written"] == 336_776
 
 
 def test_the_root_is_the_card_and_the_engine() -> None:
