@@ -4,13 +4,19 @@ from typing import Any
 
 import pytest
 
-from rota.dataplane.spark import writing
+from rota.dataplane.spark import spark_job, writing
 from rota.dataplane.spark.bisection import Bisection
 from rota.dataplane.spark.warming import ROWS, TASKS
 from rota.ledger.values import Ranges
 from tests.dataplane.world import World
+from tests.waiting import LONG
 
 PIPELINE = "pipeline = Pipeline(source=source(), table=delta({table!r}), transform=lambda f: f.where(%r))\n"
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_job, "REHEARSAL", LONG)
 
 
 def rehearse(world: World) -> None:
@@ -50,16 +56,26 @@ def test_it_writes_the_newest_data_again_and_leaves_nothing(
     assert ("rehearsal=failed reason=" in caplog.text) is (condition != "n < 9")
 
 
-def test_before_the_first_data_it_writes_records_of_its_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("gone", [False, True], ids=["before the first data", "once consumed files are gone"])
+def test_without_data_that_can_be_read_again_it_writes_records_of_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, gone: bool
+) -> None:
     written: list[int] = []
     real = writing.write
 
-    def write(*given: Any) -> Any:
-        files = real(*given)
+    def write(*given: Any, **more: Any) -> Any:
+        files = real(*given, **more)
         written.append(sum(one.rows for one in files))
         return files
 
+    if gone:
+        world.rows("a", "0", 2)
+        world.give("a")
+        world.until_idle("a")
+        world.delete("a/0.json")
     monkeypatch.setattr(writing, "write", write)
+    before = list_files(world)
     rehearse(world)
     assert written == [TASKS * ROWS]
-    assert not list(world.table.rglob("*.parquet"))
+    assert list_files(world) == before
+    assert "rehearsal=failed" not in caplog.text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
-from rota.dataplane.ports import FailedPartition, Replays, WrittenFiles
+from rota.dataplane.ports import FailedPartition, Holds, Replays, WrittenFiles
 from rota.dataplane.spark import writing
 from rota.dataplane.spark.bisection import Bisection
 from rota.dataplane.spark.deadline import limit
@@ -64,24 +64,36 @@ class SparkJob:
         logged: a run that has something to do reports its own.
         """
         attempt, main = f"{run_id}-{uuid.uuid4().hex[:12]}", join(self.location, "main")
-        search = Bisection(self.pipeline, self.source, self.location, spark, None)
         try:
             with limit(spark, REHEARSAL):
-                if ranges := self._find_newest():
-                    search.write_together(ranges, attempt)
-                else:
+                if not self._write_newest(spark, attempt):
                     writing.write(read_messages(spark), main, f"data/{attempt}")
         except Exception as error:  # of the source, of Spark, of the transform, or of the store
             log.warning("rehearsal=failed reason=%s", take_first_line(error))
         finally:
-            search.remove(attempt)
+            self._search(self.source, spark).remove(attempt)
 
-    def _find_newest(self) -> Ranges:
-        """Return the newest offset of the first partitions, one for each task of Spark; empty if there is none that can be
+    def _write_newest(self, spark: "SparkSession", attempt: str) -> bool:
+        """Write the newest offset of the first partitions again, one for each task of Spark. Return False if none can be
         read again."""
-        keys = self.source.list_keys()[:TASKS] if isinstance(self.source, Replays) else ()
-        seen = self.source.observe(tuple(map(self.pipeline.partition, keys)))
-        return {p: (end - 1, end) for p, end in seen.assigned.items() if end > 0}
+        if not isinstance(self.source, Replays):
+            return False
+        seen = self.source.observe(tuple(map(self.pipeline.partition, self.source.list_keys()[:TASKS])))
+        newest = {p: (end - 1, end) for p, end in seen.assigned.items() if end > 0}
+        if not newest:
+            return False
+        again = self.source.reread(newest)
+        try:
+            broken = again.find_broken(newest)
+            if ranges := {p: of for p, of in newest.items() if p not in broken}:
+                self._search(again, spark).write_together(ranges, attempt)
+            return bool(ranges)
+        finally:
+            if isinstance(again, Holds):
+                again.close()
+
+    def _search(self, source: SparkSource, spark: "SparkSession") -> Bisection:
+        return Bisection(self.pipeline, source, self.location, spark, None)
 
     def _count_batches(self, ranges: Ranges) -> int:
         """Return how many batches a run would need for the longest range, if all were as long as the first."""

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rota.dataplane.kafka import direct
-from rota.dataplane.spark import on_executors, parsing
+from rota.dataplane.spark import on_executors, parsing, spark_job
 from rota.errors import EnvironmentFailed
 from rota.pipeline import name_columns
 from tests.dataplane.avro_cases import encode
@@ -16,6 +16,7 @@ from tests.dataplane.conftest import log
 from tests.dataplane.kafka.registry_server import RegistryServer
 from tests.dataplane.kafka.topics import Worlds, commit, number, read
 from tests.dataplane.world import World
+from tests.waiting import LONG
 
 COLUMNS = ', columns=("key", "timestamp", "headers")'
 DDL = "n bigint, at timestamp, day date, name string, list array<double>, of struct<a: int, b: string>, ok boolean"
@@ -143,7 +144,10 @@ def test_rows_that_are_lost_in_a_task_are_not_committed(
     assert calls.jobs
 
 
-def test_a_rehearsal_reads_the_newest_records_in_the_same_way(worlds: Worlds, calls: Calls) -> None:
+def test_a_rehearsal_reads_the_newest_records_in_the_same_way(
+    worlds: Worlds, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_job, "REHEARSAL", LONG)
     world = worlds.make()
     worlds.broker.produce(worlds.topic, 0, number(5))
     world.give("0")

@@ -9,7 +9,10 @@ from pyspark.sql import SparkSession
 
 from rota.dataplane.rabbitmq.queue_source import QueueSource
 from rota.dataplane.rabbitmq.stream_source import StreamSource
+from rota.dataplane.spark import spark_job
+from rota.dataplane.spark.bisection import Bisection
 from rota.errors import ConfigError
+from rota.ledger.values import Ranges
 from rota.people.skip import skip
 from rota.rabbitmq import Publisher
 from rota.run.consume import CommittedBatch, IdlePartition, ParkedPartition
@@ -20,6 +23,7 @@ from tests.dataplane.flaky_reader import Cause, fail_reader
 from tests.dataplane.rabbitmq import stranger
 from tests.dataplane.rabbitmq.broker import Broker
 from tests.dataplane.world import World
+from tests.waiting import LONG
 
 SCHEMA = "n int, word string"
 TEXT = """
@@ -180,6 +184,30 @@ def test_a_message_that_can_be_read_alone_is_not_blamed(
     events = [world.run("0")[0] for _ in range(2)]
     assert [e.end for e in events if isinstance(e, CommittedBatch)] == [1, 2], events
     assert damage(world.table / "main", {"p:0": {0: 1, 1: 1}}) == NO_DAMAGE
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["queues", "streams"])
+def test_a_rehearsal_takes_no_message(
+    tmp_path: Path, endpoint: str, spark: SparkSession, broker: Broker, prefix: str,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, streams: bool,
+) -> None:  # fmt: skip
+    """It reads the newest message of a stream again, and none of a queue."""
+    text = declare(broker, prefix, 1)
+    world = World(tmp_path, endpoint, text.replace("queues", "streams") if streams else text, spark=spark)
+    with Publisher(broker.url, prefix, 1, streams=streams) as publisher:
+        publisher.publish(("k", b'{"n": %d}' % n) for n in range(3))
+        world.give("0")
+        world.until_idle("0")
+        publisher.publish([("k", b'{"n": 3}')])
+    monkeypatch.setattr(spark_job, "REHEARSAL", LONG)
+    jobs: list[Ranges] = []
+    real = Bisection.write_together
+    monkeypatch.setattr(Bisection, "write_together", lambda self, *given: jobs.append(given[0]) or real(self, *given))
+    assert not list(world.ports.job.run((), endpoint=endpoint, run_id="run-1", schema=None))
+    assert "rehearsal=failed" not in caplog.text
+    assert [of for job in jobs for of in job] == ["p:0"] * streams
+    world.until_idle("0")
+    assert damage(world.table / "main", {"p:0": dict.fromkeys(range(4), 1)}) == NO_DAMAGE
 
 
 LINES = [
