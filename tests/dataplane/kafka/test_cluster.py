@@ -54,14 +54,22 @@ class Brokers:
 
     def find_leader(self, topic: str, partition: int) -> int:
         """Return the node that leads the partition; -1 if none does."""
-        known = self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions
+        known = self.describe(topic)
         return int(known[partition].leader) if partition in known else -1
+
+    def describe(self, topic: str) -> dict[int, Any]:
+        """Return what the brokers know of each partition. librdkafka may ask a frozen broker; then it asks again."""
+
+        def ask() -> list[dict[int, Any]]:
+            with suppress(KafkaException):
+                return [self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions]
+            return []
+
+        return wait_until(ask)[0]
 
     def wait_in_sync(self, topic: str, partition: int, *nodes: int) -> None:
         """Wait until these nodes are the partition's replicas in sync."""
-        wait_until(
-            lambda: set(self.nodes[0].admin.list_topics(topic, 5).topics[topic].partitions[partition].isrs) == {*nodes}
-        )
+        wait_until(lambda: set(self.describe(topic)[partition].isrs) == {*nodes})
 
     def elect_uncleanly(self, topic: str, partition: int, node: int) -> None:
         """Make a replica the leader although it is not in sync."""
