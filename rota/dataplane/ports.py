@@ -326,7 +326,7 @@ class Job(Protocol):
         whole: bool = False,
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
-        """Run the jobs one after the other, and yield each partition once, written or failed. Without jobs, prepare Spark.
+        """Run the jobs one after the other, and yield each partition once, written or failed.
 
         Args:
             endpoint: the Spark to use; None for one of this process.
@@ -338,6 +338,11 @@ class Job(Protocol):
         Raises:
             EnvironmentFailed: every partition fails by the environment.
         """
+        ...
+
+    def rehearse(self, *, endpoint: str | None, run_id: str) -> None:
+        """Make the first job of a run as fast as later ones. It leaves no file. Raises: EnvironmentFailed, if no Spark
+        answers."""
         ...
 
 

@@ -41,6 +41,9 @@ class PlainJob:
     began: Callable[[], None] = lambda: None  # called before a job reads
     written: Callable[[], None] = lambda: None  # called before what was written is handed over
 
+    def rehearse(self, *, endpoint: str | None, run_id: str) -> None:
+        """See `Job.rehearse`."""
+
     def run(
         self,
         jobs: Sequence[Ranges],

@@ -20,7 +20,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rehearse(world: World) -> None:
-    assert not list(world.ports.job.run((), endpoint=world.endpoint, run_id="run-1", schema=None))
+    world.ports.job.rehearse(endpoint=world.endpoint, run_id="run-1")
 
 
 def list_files(world: World) -> set[str]:

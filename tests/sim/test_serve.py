@@ -27,10 +27,15 @@ from tests.sim.served_run import BATCH, PARTITIONS, PIPELINE, ServedRun
 
 @dataclass
 class OpenedJob:
-    """A job that reports when it is run."""
+    """A job that reports when it is run, or rehearsed."""
 
     job: Job
     opened: Callable[[], None]
+
+    def rehearse(self, **more: Any) -> None:
+        """See `Job.rehearse`."""
+        self.opened()
+        self.job.rehearse(**more)
 
     def run(self, jobs: Sequence[Ranges], **more: Any) -> Iterator[WrittenFiles | FailedPartition]:
         """See `Job.run`."""

@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,6 @@ from rota.pipeline import Pipeline
 from rota.stores import join
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from rota.dataplane.spark.session import Connect
 
 log = logging.getLogger(__name__)
@@ -47,33 +45,33 @@ class SparkJob:
         recheck: Callable[[Ranges], Ranges] = dict,
     ) -> Iterator[WrittenFiles | FailedPartition]:
         """See `Job.run`. Ranges that are written as a whole get one deadline for each batch that a run would need for the
-        longest range. Without jobs, a rehearsal makes the first batch as fast as later ones."""
+        longest range."""
         spark = join_session(self.connect, endpoint, self.pipeline.module)
-        if not jobs:
-            self._rehearse(spark, run_id)
         deadline = self.pipeline.deadline * (max(map(self._count_batches, jobs), default=1) if whole else 1)
         search = Bisection(
             self.pipeline, self.source, self.location, spark, schema, run_id, deadline, shorten=not whole
         )
         yield from search.run(*jobs, still=recheck)
 
-    def _rehearse(self, spark: "SparkSession", run_id: str) -> None:
+    def rehearse(self, *, endpoint: str | None, run_id: str) -> None:
         """Write data that were consumed before as an attempt of the run, and remove its files.
 
         The first job of a session takes 1.5 s longer than the next ones. After a rehearsal it does not. A failure is
         logged: a run that has something to do reports its own.
         """
+        spark = join_session(self.connect, endpoint, self.pipeline.module)
         attempt, main = f"{run_id}-{uuid.uuid4().hex[:12]}", join(self.location, "main")
+        search = Bisection(self.pipeline, self.source, self.location, spark, None)
         try:
             with limit(spark, REHEARSAL):
-                if not self._write_newest(spark, attempt):
+                if not self._write_newest(search, attempt):
                     writing.write(read_messages(spark), main, f"data/{attempt}")
         except Exception as error:  # of the source, of Spark, of the transform, or of the store
             log.warning("rehearsal=failed reason=%s", take_first_line(error))
         finally:
-            self._search(self.source, spark).remove(attempt)
+            search.remove(attempt)
 
-    def _write_newest(self, spark: "SparkSession", attempt: str) -> bool:
+    def _write_newest(self, search: Bisection, attempt: str) -> bool:
         """Write the newest offset of the first partitions again, one for each task of Spark. Return False if none can be
         read again."""
         if not isinstance(self.source, Replays):
@@ -86,14 +84,11 @@ class SparkJob:
         try:
             broken = again.find_broken(newest)
             if ranges := {p: of for p, of in newest.items() if p not in broken}:
-                self._search(again, spark).write_together(ranges, attempt)
+                replace(search, source=again).write_together(ranges, attempt)
             return bool(ranges)
         finally:
             if isinstance(again, Holds):
                 again.close()
-
-    def _search(self, source: SparkSource, spark: "SparkSession") -> Bisection:
-        return Bisection(self.pipeline, source, self.location, spark, None)
 
     def _count_batches(self, ranges: Ranges) -> int:
         """Return how many batches a run would need for the longest range, if all were as long as the first."""

@@ -152,6 +152,6 @@ def test_a_rehearsal_reads_the_newest_records_in_the_same_way(
     worlds.broker.produce(worlds.topic, 0, number(5))
     world.give("0")
     assert commit(world, "0")["p:0"].rows == 5
-    assert not list(world.ports.job.run((), endpoint=world.endpoint, run_id="run-1", schema=None))
+    world.ports.job.rehearse(endpoint=world.endpoint, run_id="run-1")
     assert calls.jobs == 2
     assert len(list((world.table / "main" / "data").iterdir())) == 1

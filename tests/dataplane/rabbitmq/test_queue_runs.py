@@ -203,7 +203,7 @@ def test_a_rehearsal_takes_no_message(
     jobs: list[Ranges] = []
     real = Bisection.write_together
     monkeypatch.setattr(Bisection, "write_together", lambda self, *given: jobs.append(given[0]) or real(self, *given))
-    assert not list(world.ports.job.run((), endpoint=endpoint, run_id="run-1", schema=None))
+    world.ports.job.rehearse(endpoint=endpoint, run_id="run-1")
     assert "rehearsal=failed" not in caplog.text
     assert [of for job in jobs for of in job] == ["p:0"] * streams
     world.until_idle("0")
