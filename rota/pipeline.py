@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Format = Literal["csv", "json", "parquet", "avro"]
 Start = Literal["earliest", "latest"] | int
+AVRO_SCHEMA = "avroSchema"  # the option of files of Avro: the reader's schema, as JSON
 WRAPPED = re.compile(r"(?i)[\s:<](?:tinyint|byte)\s*(?:[,>]|$|not\b|comment\b|default\b)")  # a type, not a name
 
 
@@ -202,9 +203,9 @@ class Files:
         check_new_columns(self.new_columns, self.format, f"files({self.path!r})")
         check_after(self.after, f"files({self.path!r})")
         check_format(self.format, get_args(Format), self.schema, self.options, f"files({self.path!r})")
-        if self.format == "avro" and (unknown := sorted(self.options.keys() - {"avroSchema"})):
+        if self.format == "avro" and (unknown := sorted(self.options.keys() - {AVRO_SCHEMA})):
             raise ConfigError(
-                f"Option {', '.join(unknown)} of files({self.path!r}): of Avro, there is only avroSchema. Leave it out"
+                f"Option {', '.join(unknown)} of files({self.path!r}): of Avro, there is only {AVRO_SCHEMA}. Leave it out"
             )
         check_start(self.start, ("earliest", "latest"), f"files({self.path!r})")
         check_limits(self, ("max_files", "max_bytes", "max_job_files", "max_job_bytes"), f"files({self.path!r})")

@@ -30,7 +30,7 @@ from rota.dataplane.formats.registered_columns import Mismatch
 from rota.dataplane.spark import on_executors, plans
 from rota.dataplane.spark.spark_source import Records
 from rota.errors import ConfigError
-from rota.pipeline import Files, name_columns
+from rota.pipeline import AVRO_SCHEMA, Files, name_columns
 from rota.record import OFFSET, PARTITION
 from rota.stores import describe_to_executors, hide_credentials, join, name_inside, open_executors_files
 
@@ -46,10 +46,9 @@ TRAVEL = (
     stores,
 )  # modules that tasks get as code
 UNREADABLE = re.compile(r"UnreadableAvroError: (.*)")
-READER = "avroSchema"  # the option with the reader's schema
 PIECE = 64 << 20  # bytes of a file that one task reads at least
 AT_ONCE = 16  # files that are counted at a time
-CHANGE = f"Change the schema of files(...), or give a reader's schema: options={{{READER!r}: ...}}"
+CHANGE = f"Change the schema of files(...), or give a reader's schema: options={{{AVRO_SCHEMA!r}: ...}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +65,9 @@ class Counted:
 def parse_reader(declared: Files) -> Any:
     """Return the declared reader's schema, parsed; None if there is none. Raises: ConfigError."""
     check_library(declared.format, "fastavro", "fastavro")
-    if not (text := declared.options.get(READER)):
+    if not (text := declared.options.get(AVRO_SCHEMA)):
         return None
-    where = f"Option {READER} of files({declared.path!r})"
+    where = f"Option {AVRO_SCHEMA} of files({declared.path!r})"
     try:
         found = avro_schemas.parse(json.loads(text))
     except Exception as error:  # fastavro raises any of Python's
@@ -111,7 +110,7 @@ def explain_misfit(schema: str, kinds: pa.Schema, reader: Any) -> str:
         avro.Decoder(kinds, reader or writer, lambda _: writer)
     except Mismatch as error:
         if reader:
-            raise ConfigError(f"The schema of files(...) does not fit option {READER}: {error}") from None
+            raise ConfigError(f"The schema of files(...) does not fit option {AVRO_SCHEMA}: {error}") from None
         return f"has another schema than files(...): {error}. {CHANGE}"
     return ""
 
